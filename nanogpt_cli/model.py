@@ -114,8 +114,7 @@ class Block(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return (B, T, C) for x (B, T, C)."""
         x = x + self.attn(self.ln_1(x))
-        x = x + self.mlp(self.ln_2(x))
-        return x
+        return x + self.mlp(self.ln_2(x))
 
 
 class GPT(nn.Module):
