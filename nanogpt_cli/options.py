@@ -1,0 +1,253 @@
+"""Option types that several commands share: one spelling, one help text, one help panel each.
+
+Ranges are checked by the library, whose messages say more than Typer's; here only the type is.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+PROMPT = "Prompt"
+SAMPLING = "Sampling"
+MODEL = "Model"
+OUTPUT = "Output"
+GENERAL = "General"
+"""Help panels, in the order in which a long command shows them."""
+
+Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+Rng = Literal["per-sample", "nanogpt"]
+
+CheckpointArg = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="CKPT",
+        show_default=False,
+        help="A ckpt.pt, a folder with one, a Hugging Face folder, a .safetensors file, a hub name "
+        "such as gpt2 or owner/name, or demo (the small model in the package).",
+    ),
+]
+
+PromptOpt = Annotated[
+    str | None,
+    typer.Option(
+        "--prompt",
+        "-p",
+        "--start",
+        rich_help_panel=PROMPT,
+        show_default=False,
+        help="Text to continue; FILE:path reads a file, - reads standard input. "
+        "Default: what is piped in, else a newline.",
+    ),
+]
+SpecialOpt = Annotated[
+    bool,
+    typer.Option(
+        "--special/--no-special",
+        rich_help_panel=PROMPT,
+        help="Whether <|endoftext|> in the prompt is the end-of-text token, or plain text.",
+    ),
+]
+TokenizerOpt = Annotated[
+    str | None,
+    typer.Option(
+        "--tokenizer",
+        rich_help_panel=PROMPT,
+        show_default=False,
+        help="gpt2, char, ids (numbers in and out), a folder with tokenizer.json or vocab.json and "
+        "merges.txt, or a .tiktoken file. Default: what lies beside the checkpoint.",
+    ),
+]
+MetaOpt = Annotated[
+    Path | None,
+    typer.Option(
+        "--meta",
+        metavar="FILE",
+        rich_help_panel=PROMPT,
+        show_default=False,
+        help="The meta.pkl with the character table; it is read, never executed. "
+        "Default: beside the checkpoint, else data/<dataset>/meta.pkl.",
+    ),
+]
+
+NumSamplesOpt = Annotated[
+    int,
+    typer.Option("--num-samples", "-n", rich_help_panel=SAMPLING, help="How many texts to draw."),
+]
+MaxNewTokensOpt = Annotated[
+    int,
+    typer.Option(
+        "--max-new-tokens",
+        "-m",
+        rich_help_panel=SAMPLING,
+        help="Tokens to add to the prompt, at most; more than the model's context is fine, "
+        "0 adds none.",
+    ),
+]
+TemperatureOpt = Annotated[
+    float,
+    typer.Option(
+        "--temperature",
+        "-t",
+        rich_help_panel=SAMPLING,
+        help="Below 1 is safer text, 1 is the model's own odds, above 1 is wilder; "
+        "0 is greedy: always the likeliest token.",
+    ),
+]
+TopKOpt = Annotated[
+    int,
+    typer.Option(
+        "--top-k",
+        "-k",
+        rich_help_panel=SAMPLING,
+        help="Draw from the k likeliest tokens only; 0 draws from all.",
+    ),
+]
+SeedOpt = Annotated[
+    int,
+    typer.Option(
+        "--seed",
+        "-s",
+        rich_help_panel=SAMPLING,
+        help="The same seed, prompt and settings give the same text.",
+    ),
+]
+RngOpt = Annotated[
+    Rng,
+    typer.Option(
+        "--rng",
+        rich_help_panel=SAMPLING,
+        help="per-sample: each text depends on the seed, its prompt and its number alone. "
+        "nanogpt: sample.py's texts, token for token; slow, no cache.",
+    ),
+]
+IgnoreEosOpt = Annotated[
+    bool,
+    typer.Option(
+        "--ignore-eos",
+        rich_help_panel=SAMPLING,
+        help="Go on after an end-of-text token instead of stopping there.",
+    ),
+]
+
+DeviceOpt = Annotated[
+    str,
+    typer.Option(
+        "--device",
+        rich_help_panel=MODEL,
+        help="auto, cpu, cuda, cuda:1, mps; auto takes CUDA, else MPS, else the CPU.",
+    ),
+]
+DtypeOpt = Annotated[
+    Dtype,
+    typer.Option(
+        "--dtype",
+        rich_help_panel=MODEL,
+        help="Number format of the computation; auto is bfloat16 on CUDA where supported, float16 "
+        "on older cards, float32 on CPU and MPS.",
+    ),
+]
+CompileOpt = Annotated[
+    bool | None,
+    typer.Option(
+        "--compile/--no-compile",
+        rich_help_panel=MODEL,
+        show_default="auto",
+        help="Compile the model first; where that cannot work it runs as it is.",
+    ),
+]
+ThreadsOpt = Annotated[
+    int | None,
+    typer.Option(
+        "--threads",
+        rich_help_panel=MODEL,
+        show_default="physical cores",
+        help="CPU threads to use.",
+    ),
+]
+NHeadOpt = Annotated[
+    int | None,
+    typer.Option(
+        "--n-head",
+        rich_help_panel=MODEL,
+        show_default=False,
+        help="Attention heads, for files that hold weights alone and do not say it.",
+    ),
+]
+OfflineOpt = Annotated[
+    bool,
+    typer.Option(
+        "--offline",
+        envvar=["NANOGPT_OFFLINE", "HF_HUB_OFFLINE"],
+        rich_help_panel=MODEL,
+        help="Fetch nothing: use local files and what was downloaded before.",
+    ),
+]
+
+EchoOpt = Annotated[
+    bool,
+    typer.Option(
+        "--echo/--no-echo", rich_help_panel=OUTPUT, help="Print the prompt before its continuation."
+    ),
+]
+StreamOpt = Annotated[
+    bool,
+    typer.Option(
+        "--stream/--no-stream",
+        rich_help_panel=OUTPUT,
+        help="Print each character when it is complete, or each text when it is done; "
+        "the bytes are the same.",
+    ),
+]
+JsonOpt = Annotated[
+    bool,
+    typer.Option(
+        "--json", rich_help_panel=OUTPUT, help="Print JSON with raw numbers instead of text."
+    ),
+]
+OutputOpt = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="PATH",
+        rich_help_panel=OUTPUT,
+        show_default=False,
+        help="Where to write the result.",
+    ),
+]
+ForceOpt = Annotated[
+    bool,
+    typer.Option("--force", rich_help_panel=OUTPUT, help="Replace an output that exists already."),
+]
+
+ConfigOpt = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        is_eager=True,
+        rich_help_panel=GENERAL,
+        show_default=False,
+        help="Read options from a TOML file or a nanoGPT config/*.py (read, never executed). "
+        "Flags win over NANOGPT_* variables such as NANOGPT_TOP_K, those over the file.",
+    ),
+]
+QuietOpt = Annotated[
+    bool,
+    typer.Option("--quiet", "-q", rich_help_panel=GENERAL, help="Print no notes."),
+]
+DebugOpt = Annotated[
+    bool,
+    typer.Option("--debug", rich_help_panel=GENERAL, help="Show a traceback with an error."),
+]
+InitFromOpt = Annotated[
+    str | None,
+    typer.Option("--init-from", hidden=True, help="nanoGPT's: resume, or a GPT-2 name."),
+]
+OutDirOpt = Annotated[
+    Path | None,
+    typer.Option("--out-dir", hidden=True, help="nanoGPT's: the folder that holds ckpt.pt."),
+]
