@@ -1,0 +1,263 @@
+"""What reaches the user: results on stdout, everything else on stderr.
+
+Text from models and files never passes through markup. rich is imported where it draws, so that
+a command that prints a line stays quick.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import math
+import os
+import re
+import sys
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from nanogpt_cli.errors import NanoGPTError
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+
+class Report(Protocol):
+    """A frozen dataclass of plain values; `schema` (a field or a ClassVar) is "nanogpt.NAME/1"."""
+
+    @property
+    def schema(self) -> str:
+        """The name under which scripts know the fields."""
+
+
+R = TypeVar("R", bound=Report)
+
+
+@dataclasses.dataclass
+class _Session:
+    """What holds for one call of `main`."""
+
+    quiet: bool = False
+    debug: bool = False
+    said: set[str] = dataclasses.field(default_factory=set)
+
+
+_session = _Session()
+
+
+def begin() -> None:
+    """Forget the last call's settings and notes; make both streams UTF-8 and unable to raise.
+
+    PYTHONIOENCODING keeps its say over the encoding; what that cannot spell is escaped.
+    """
+    _session.quiet = _session.debug = False
+    _session.said.clear()
+    encoding = None if os.environ.get("PYTHONIOENCODING") else "utf-8"
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(encoding=encoding, errors="backslashreplace")
+
+
+def configure(*, quiet: bool, debug: bool) -> None:
+    """Set what -q and --debug say, for the rest of this call of `main`."""
+    _session.quiet = quiet
+    _session.debug = debug
+
+
+def is_debug() -> bool:
+    """Return whether errors show their traceback."""
+    return _session.debug
+
+
+def emit(report: R, as_json: bool, render: Callable[[R], RenderableType | str]) -> None:
+    """Print a report: one line of JSON, or what `render` makes of it.
+
+    Text that `render` returns is printed as it is, plus a newline.
+    """
+    if as_json:
+        write_text(to_json(report) + "\n")
+        return
+    drawn = render(report)
+    if isinstance(drawn, str):
+        write_text(drawn + "\n")
+        return
+    with _writing():
+        console = _console_for(drawn)
+        console.print(drawn)
+        console.file.flush()
+
+
+def to_json(report: Report) -> str:
+    """Return the report as one JSON object on one line, `schema` first, NaN and infinity null."""
+    fields = {"schema": report.schema, **_plain(report)}
+    return json.dumps(fields, ensure_ascii=False, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    """Return `value` as JSON knows it: dataclasses as objects, paths as text."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if dataclasses.is_dataclass(value):
+        names = [field.name for field in dataclasses.fields(value)]
+        return {name: _plain(getattr(value, name)) for name in names}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    raise TypeError(f"a report holds a {type(value).__name__}, which JSON has no word for")
+
+
+def _console_for(drawn: RenderableType) -> Console:
+    """Return a console for stdout: a terminal's own width, else as wide as the content."""
+    from rich.console import Console
+    from rich.measure import Measurement
+
+    console = Console(file=sys.stdout, markup=False, emoji=False, highlight=False)
+    if not sys.stdout.isatty():
+        roomy = console.options.update(width=100_000)
+        console.width = max(80, Measurement.get(console, roomy, drawn).maximum)
+    return console
+
+
+def write_text(text: str) -> None:
+    """Write `text` to stdout as it is, in UTF-8, and flush; lone surrogates become U+FFFD."""
+    text = re.sub("[\ud800-\udfff]", "\ufffd", text)
+    stream = sys.stdout
+    with _writing():
+        buffer = getattr(stream, "buffer", None)
+        if buffer is None or (stream.encoding or "").lower().replace("-", "") != "utf8":
+            stream.write(text)
+            stream.flush()
+            return
+        stream.flush()
+        rest = memoryview(text.encode("utf-8"))
+        while rest:  # python -u writes to the pipe itself, which may take less than it is given
+            rest = rest[buffer.write(rest) :]
+        buffer.flush()
+
+
+def finish() -> None:
+    """Flush stdout, so that what goes wrong there is told and not lost at exit."""
+    with _writing():
+        sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def _writing() -> Iterator[None]:
+    """Turn a full disk under stdout into an error of ours; a closed pipe stays what it is."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise NanoGPTError(f"cannot write to standard output: {error.strerror}") from error
+
+
+def discard_stdout() -> None:
+    """Point stdout at nothing, so that the interpreter's last flush cannot fail."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def note(message: str) -> None:
+    """Print `note: message` to stderr, once a call of `main`; -q silences it."""
+    if not _session.quiet:
+        _say_once(f"note: {message}")
+
+
+def warn(message: str) -> None:
+    """Print `warning: message` to stderr, once a call of `main`, whatever -q says."""
+    _say_once(f"warning: {message}")
+
+
+def _say_once(line: str) -> None:
+    if line not in _session.said:
+        _session.said.add(line)
+        say(line)
+
+
+def say(line: str) -> None:
+    """Print a line to stderr; a stderr that is gone is no reason to stop."""
+    with contextlib.suppress(OSError, ValueError):
+        print(visible(line, keep="\n\t"), file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def status(message: str) -> Iterator[None]:
+    """Show `message` with a spinner on stderr while the block runs, if that is a terminal."""
+    if _session.quiet or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+        yield
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    with Console(stderr=True).status(Text(visible(message))):
+        yield
+
+
+def visible(text: str, keep: str = "") -> str:
+    """Return `text` with what a terminal would obey or hide spelled out, as `\\x1b`.
+
+    Control and format characters, bidirectional overrides among them, separators of lines, and
+    lone surrogates; those in `keep` stay.
+    """
+    return "".join(
+        char.encode("unicode_escape").decode("ascii")
+        if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp") and char not in keep
+        else char
+        for char in text
+    )
+
+
+def format_count(count: int) -> str:
+    """Return 124439808 as `124,439,808`."""
+    return f"{count:,}"
+
+
+def format_short(count: float) -> str:
+    """Return 124439808 as `124M`: three digits and K, M, B or T."""
+    return _scaled(count, 1000, ("", "K", "M", "B", "T"), ".3g")
+
+
+def format_bytes(count: int, *, exact: bool = False) -> str:
+    """Return 497759232 as `497.8 MB`, decimal; with `exact`, `497.8 MB (497,759,232 bytes)`."""
+    if abs(count) < 1000:
+        return f"{count} B"
+    short = _scaled(count, 1000, (" B", " kB", " MB", " GB", " TB", " PB"), ".1f")
+    return f"{short} ({count:,} bytes)" if exact else short
+
+
+def _scaled(value: float, step: int, units: tuple[str, ...], spec: str) -> str:
+    """Return `value` in the first unit in which it is, once rounded, below `step`."""
+    for unit in units[:-1]:
+        shown = format(value, spec)
+        if abs(float(shown)) < step:
+            return shown + unit
+        value /= step
+    return format(value, spec) + units[-1]
+
+
+def format_seconds(seconds: float) -> str:
+    """Return a duration in the units that fit: `12.3 ms`, `3.46 s`, `1 min 15 s`, `2 h 5 min`."""
+    if seconds == 0:
+        return "0 s"
+    if seconds < 1:
+        return _scaled(seconds * 1e6, 1000, (" us", " ms", " s"), ".3g")
+    if float(f"{seconds:.3g}") < 60:
+        return f"{seconds:.3g} s"
+    whole = round(seconds)
+    for size, unit, smaller, name in ((86400, "d", 3600, "h"), (3600, "h", 60, "min")):
+        if whole >= size:
+            return f"{whole // size} {unit} {whole % size // smaller} {name}"
+    return f"{whole // 60} min {whole % 60} s"
