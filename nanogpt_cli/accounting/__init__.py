@@ -1,0 +1,167 @@
+"""What a model costs, from its configuration alone: parameters, bytes, FLOPs, days.
+
+Arithmetic on a GPTConfig. Nothing is loaded, fetched or measured; standard library only.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from nanogpt_cli.accounting.compute import (
+    PEAKS,
+    FlopsReport,
+    Hardware,
+    StepReport,
+    TrainingReport,
+    count_flops,
+    estimate_training,
+    find_gpu,
+    rate_step,
+)
+from nanogpt_cli.accounting.memory import (
+    CacheReport,
+    MemoryReport,
+    StoredBytes,
+    measure_cache,
+    measure_memory,
+)
+from nanogpt_cli.accounting.parameters import (
+    RULES,
+    Breakdown,
+    DecaySplit,
+    ParameterCounts,
+    break_down,
+    count_parameters,
+    count_tensors,
+    split_by_decay,
+)
+from nanogpt_cli.accounting.published import (
+    GPT2_VOCAB_SIZE,
+    KNOWN_NAMES,
+    count_padding_rows,
+    find_known_config,
+    find_published,
+)
+from nanogpt_cli.config import GPTConfig
+
+__all__ = [
+    "GPT2_VOCAB_SIZE",
+    "KNOWN_NAMES",
+    "PEAKS",
+    "RULES",
+    "Breakdown",
+    "CacheReport",
+    "DecaySplit",
+    "FlopsReport",
+    "Hardware",
+    "MemoryReport",
+    "ModelReport",
+    "ParameterCounts",
+    "StepReport",
+    "StoredBytes",
+    "TrainingReport",
+    "account",
+    "break_down",
+    "count_flops",
+    "count_padding_rows",
+    "count_parameters",
+    "count_tensors",
+    "estimate_training",
+    "find_gpu",
+    "find_known_config",
+    "find_published",
+    "measure_cache",
+    "measure_memory",
+    "rate_step",
+    "split_by_decay",
+]
+
+
+@dataclass(frozen=True)
+class ModelReport:
+    """Everything that can be said of a model without its weights.
+
+    Args:
+        name: as the user gave it.
+        config: its sizes.
+        published_as: OpenAI's name for a model of these counts, or None.
+        published_labels: the sizes it was published under, today's first; empty if not.
+        parameters: by each rule.
+        breakdown: where they are.
+        decay: which of them weight decay touches.
+        state_dict_tensors: in a state dict, the head included.
+        memory: bytes of weights, optimizer, masks.
+        kv_cache: bytes of the cache.
+        flops: for one full sequence.
+        padding_rows: rows of wte that pad GPT-2's vocabulary; None for another vocabulary.
+        untrained_loss_nats_per_token: ln V.
+        stored: what its file holds, or None without a file.
+        step: throughput and MFU of a measured step, or None.
+        training: the cost of training on a number of tokens, or None.
+    """
+
+    name: str
+    config: GPTConfig
+    published_as: str | None
+    published_labels: tuple[str, ...]
+    parameters: ParameterCounts
+    breakdown: Breakdown
+    decay: DecaySplit
+    state_dict_tensors: int
+    memory: MemoryReport
+    kv_cache: CacheReport
+    flops: FlopsReport
+    padding_rows: int | None
+    untrained_loss_nats_per_token: float
+    stored: StoredBytes | None = None
+    step: StepReport | None = None
+    training: TrainingReport | None = None
+
+    def __post_init__(self) -> None:
+        total, split = self.parameters.total, self.decay
+        parts = split.decayed_parameters + split.non_decayed_parameters
+        assert self.breakdown.total == parts == total, (
+            f"the decay split sums to {parts} and the breakdown to {self.breakdown.total}, "
+            f"not {total}"
+        )
+
+
+def account(
+    config: GPTConfig,
+    name: str,
+    *,
+    batch_size: int = 1,
+    stored: StoredBytes | None = None,
+    step: StepReport | None = None,
+    training: TrainingReport | None = None,
+) -> ModelReport:
+    """Return the full account of a model.
+
+    Args:
+        config: its sizes.
+        name: what to call it.
+        batch_size: sequences that the KV cache is for.
+        stored: what its file holds.
+        step: from `rate_step`.
+        training: from `estimate_training`.
+    """
+    published = find_published(config)
+    return ModelReport(
+        name=name,
+        config=config,
+        published_as=published[0] if published else None,
+        published_labels=published[1] if published else (),
+        parameters=count_parameters(config),
+        breakdown=break_down(config),
+        decay=split_by_decay(config),
+        state_dict_tensors=count_tensors(config),
+        memory=measure_memory(config),
+        kv_cache=measure_cache(config, batch_size),
+        flops=count_flops(config),
+        padding_rows=count_padding_rows(config),
+        untrained_loss_nats_per_token=math.log(config.vocab_size),
+        stored=stored,
+        step=step,
+        training=training,
+    )
