@@ -184,7 +184,8 @@ def _check_layout(entries: dict[str, _Entry], data_bytes: int) -> None:
     for key, entry in sorted(entries.items(), key=lambda item: (item[1].begin, item[1].end)):
         if entry.begin < position:
             raise CheckpointError(
-                f"tensor {key!r} begins at {entry.begin}, inside {previous}, which ends at {position}"
+                f"tensor {key!r} begins at {entry.begin}, "
+                f"inside {previous}, which ends at {position}"
             )
         if entry.begin > position:
             raise CheckpointError(
