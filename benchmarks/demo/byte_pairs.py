@@ -1,0 +1,79 @@
+"""Byte pair encoding of our own training, in tiktoken's terms: bytes to ranks.
+
+A text is first cut into pieces by GPT-2's pattern; a merge never crosses a piece. Encoding takes
+the lowest rank first, as tiktoken does, so the ranks mean there what they meant in training.
+
+Source: arXiv:1508.07909; Radford et al. 2019 for bytes and the pattern.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING
+
+import regex
+import tiktoken
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PATTERN = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+
+
+def train_ranks(text: str, size: int) -> dict[bytes, int]:
+    """Return `size` ranks learned from `text`: the 256 bytes, then merges, commonest first.
+
+    Counted are the bytes that two neighbours make together, not the pair: tiktoken merges any
+    two neighbours whose bytes are a token. Ties go to the lower bytes, so a run is repeatable.
+    """
+    ranks = {bytes([value]): value for value in range(256)}
+    counts = Counter(piece.encode() for piece in regex.findall(PATTERN, text))
+    pieces = {piece: split(piece, ranks) for piece in counts}
+    totals: Counter[bytes] = Counter()
+    holders: defaultdict[bytes, set[bytes]] = defaultdict(set)
+    for piece, parts in pieces.items():
+        for joint in neighbours(parts):
+            totals[joint] += counts[piece]
+            holders[joint].add(piece)
+    while len(ranks) < size:
+        best = min(totals, key=lambda joint: (-totals[joint], joint))
+        ranks[best] = len(ranks)
+        for piece in holders[best]:
+            for joint in neighbours(pieces[piece]):
+                totals[joint] -= counts[piece]
+            pieces[piece] = split(piece, ranks)
+            for joint in neighbours(pieces[piece]):
+                totals[joint] += counts[piece]
+                holders[joint].add(piece)
+        del totals[best], holders[best]
+    return ranks
+
+
+def split(piece: bytes, ranks: dict[bytes, int]) -> list[bytes]:
+    """Cut one piece into tokens, merging the lowest rank first, leftmost among equals."""
+    parts = [bytes([value]) for value in piece]
+    while True:
+        found = [
+            (ranks[joint], place) for place, joint in enumerate(neighbours(parts)) if joint in ranks
+        ]
+        if not found:
+            return parts
+        _, place = min(found)
+        parts[place : place + 2] = [parts[place] + parts[place + 1]]
+
+
+def neighbours(parts: list[bytes]) -> list[bytes]:
+    """Return what each two neighbouring parts make together."""
+    return [left + right for left, right in zip(parts, parts[1:], strict=False)]
+
+
+def encoding_of(ranks: dict[bytes, int]) -> tiktoken.Encoding:
+    """Return tiktoken's encoding with these ranks and no special tokens."""
+    return tiktoken.Encoding("demo", pat_str=PATTERN, mergeable_ranks=ranks, special_tokens={})
+
+
+def write_ranks(ranks: dict[bytes, int], path: Path) -> None:
+    """Write tiktoken's text format: base64 of the bytes, a space, the rank; a line each."""
+    lines = [f"{base64.b64encode(token).decode()} {rank}\n" for token, rank in ranks.items()]
+    path.write_text("".join(lines), encoding="ascii")
