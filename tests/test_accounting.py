@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from nanogpt_cli.accounting import (
     PEAKS,
     Hardware,
+    Workload,
     account,
     break_down,
     count_flops,
@@ -28,10 +30,12 @@ from nanogpt_cli.accounting import (
     find_published,
     measure_cache,
     measure_memory,
+    name_hardware,
     rate_step,
     split_by_decay,
 )
 from nanogpt_cli.config import GPTConfig
+from nanogpt_cli.errors import UsageError
 from nanogpt_cli.model import GPT
 
 NOTEBOOK = GPTConfig(vocab_size=50257, bias=False)
@@ -332,6 +336,60 @@ def test_gpu_names(spelling: str, key: str | None) -> None:
     assert find_gpu(spelling) == key
 
 
+def test_hardware_by_name() -> None:
+    assert name_hardware("nvidia l4", 2) == Hardware("L4", 2, 121e12)
+    assert name_hardware("TPU v9") == Hardware("TPU v9", 1, None)
+    assert name_hardware("TPU v9", 1, 5e14) == Hardware("TPU v9", 1, 5e14)
+    assert name_hardware("A100", 1, 2e14) == Hardware("A100", 1, 2e14)
+    assert name_hardware(None) == Hardware()
+
+
+def test_a_workload_is_reported_on() -> None:
+    work = Workload(20, 0.755, 100, 300_000_000_000, 0.3, name_hardware("A100", 8))
+    report = account(NOTEBOOK, "the notebook's", work)
+    assert report.step == rate_step(NOTEBOOK, work.hardware, 0.755, 100)
+    assert report.training == estimate_training(NOTEBOOK, 300_000_000_000, work.hardware, 0.3)
+    assert report.kv_cache.batch_size == 20
+    idle = account(NOTEBOOK, "idle")
+    assert (idle.step, idle.training, idle.kv_cache.batch_size) == (None, None, 1)
+    defaulted = account(NOTEBOOK, "a batch a step", Workload(20, 0.755))
+    assert defaulted.step is not None
+    assert defaulted.step.sequences == 20
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"batch_size": 0}, "the batch size is 0: it must be 1 to 2,147,483,647"),
+        ({"batch_size": 2**31}, "the batch size is 2147483648: it must be 1 to 2,147,483,647"),
+        ({"sequences": -1}, "the number of sequences in a step is -1: "),
+        ({"tokens": 0}, "the number of training tokens is 0: "),
+        ({"tokens": 10**18 + 1}, "it must be 1 to 1,000,000,000,000,000,000"),
+        ({"step_seconds": 0.0}, "the duration of a step in seconds is 0.0: "),
+        ({"step_seconds": float("nan")}, "the duration of a step in seconds is nan: "),
+        ({"step_seconds": float("inf")}, "the duration of a step in seconds is inf: "),
+        ({"mfu": 0.0}, "the MFU is 0.0: it must be a positive number"),
+        ({"mfu": 30.0}, "the MFU is 30.0: it is a fraction and at most 1"),
+    ],
+)
+def test_a_workload_that_cannot_be_meant(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)):
+        Workload(**values)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "peak", "message"),
+    [
+        (0, None, "the number of GPUs is 0: it must be 1 to 2,147,483,647"),
+        (1, 0.0, "the GPU's peak in FLOPs a second is 0.0: it must be a positive number"),
+        (1, -1.0, "the GPU's peak in FLOPs a second is -1.0: it must be a positive number"),
+    ],
+)
+def test_hardware_that_cannot_be(gpus: int, peak: float | None, message: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)):
+        Hardware("A100", gpus, peak)
+
+
 def test_every_peak_is_found_by_its_own_name() -> None:
     assert [find_gpu(key) for key in PEAKS] == list(PEAKS)
 
@@ -384,7 +442,7 @@ def test_padding_rows(vocab_size: int, rows: int | None) -> None:
 
 
 def test_the_whole_account_is_consistent() -> None:
-    report = account(stock("gpt2"), "gpt2", batch_size=3)
+    report = account(stock("gpt2"), "gpt2", Workload(batch_size=3))
     assert report.untrained_loss_nats_per_token == pytest.approx(10.8249, abs=5e-5)
     assert report.state_dict_tensors == 149
     assert report.kv_cache.batch_size == 3

@@ -8,17 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from nanogpt_cli.accounting.compute import (
-    PEAKS,
-    FlopsReport,
-    Hardware,
-    StepReport,
-    TrainingReport,
-    count_flops,
-    estimate_training,
-    find_gpu,
-    rate_step,
-)
+from nanogpt_cli.accounting.compute import FlopsReport, count_flops
 from nanogpt_cli.accounting.memory import (
     CacheReport,
     MemoryReport,
@@ -43,6 +33,17 @@ from nanogpt_cli.accounting.published import (
     find_known_config,
     find_published,
 )
+from nanogpt_cli.accounting.workload import (
+    PEAKS,
+    Hardware,
+    StepReport,
+    TrainingReport,
+    Workload,
+    estimate_training,
+    find_gpu,
+    name_hardware,
+    rate_step,
+)
 from nanogpt_cli.config import GPTConfig
 
 __all__ = [
@@ -61,6 +62,7 @@ __all__ = [
     "StepReport",
     "StoredBytes",
     "TrainingReport",
+    "Workload",
     "account",
     "break_down",
     "count_flops",
@@ -73,6 +75,7 @@ __all__ = [
     "find_published",
     "measure_cache",
     "measure_memory",
+    "name_hardware",
     "rate_step",
     "split_by_decay",
 ]
@@ -96,6 +99,7 @@ class ModelReport:
         flops: for one full sequence.
         padding_rows: rows of wte that pad GPT-2's vocabulary; None for another vocabulary.
         untrained_loss_nats_per_token: ln V.
+        changed: fields of config that flags set beside the name.
         stored: what its file holds, or None without a file.
         step: throughput and MFU of a measured step, or None.
         training: the cost of training on a number of tokens, or None.
@@ -114,6 +118,7 @@ class ModelReport:
     flops: FlopsReport
     padding_rows: int | None
     untrained_loss_nats_per_token: float
+    changed: tuple[str, ...] = ()
     stored: StoredBytes | None = None
     step: StepReport | None = None
     training: TrainingReport | None = None
@@ -130,23 +135,23 @@ class ModelReport:
 def account(
     config: GPTConfig,
     name: str,
+    workload: Workload | None = None,
     *,
-    batch_size: int = 1,
+    changed: tuple[str, ...] = (),
     stored: StoredBytes | None = None,
-    step: StepReport | None = None,
-    training: TrainingReport | None = None,
 ) -> ModelReport:
     """Return the full account of a model.
 
     Args:
         config: its sizes.
         name: what to call it.
-        batch_size: sequences that the KV cache is for.
+        workload: what it is to be put to.
+        changed: fields of `config` that are not the named model's own.
         stored: what its file holds.
-        step: from `rate_step`.
-        training: from `estimate_training`.
     """
+    work = workload or Workload()
     published = find_published(config)
+    step = _rate(config, work)
     return ModelReport(
         name=name,
         config=config,
@@ -157,11 +162,24 @@ def account(
         decay=split_by_decay(config),
         state_dict_tensors=count_tensors(config),
         memory=measure_memory(config),
-        kv_cache=measure_cache(config, batch_size),
+        kv_cache=measure_cache(config, work.batch_size),
         flops=count_flops(config),
         padding_rows=count_padding_rows(config),
         untrained_loss_nats_per_token=math.log(config.vocab_size),
+        changed=changed,
         stored=stored,
         step=step,
-        training=training,
+        training=_train(config, work, step),
     )
+
+
+def _rate(config: GPTConfig, work: Workload) -> StepReport | None:
+    if work.step_seconds is None:
+        return None
+    return rate_step(config, work.hardware, work.step_seconds, work.sequences or work.batch_size)
+
+
+def _train(config: GPTConfig, work: Workload, step: StepReport | None) -> TrainingReport | None:
+    if work.tokens is None:
+        return None
+    return estimate_training(config, work.tokens, work.hardware, work.mfu, step)
