@@ -90,7 +90,7 @@ def _default(default_to_demo: bool) -> Located:
     if os.path.lexists(DEFAULT_PATH):
         note = f"no checkpoint was named: using {DEFAULT_PATH}"
         return Located(None, _regular_file(DEFAULT_PATH), "file", notes=(note,))
-    return _demo(None, f"no checkpoint was named and there is no {DEFAULT_PATH}: using the demo")
+    return _demo(None, f"no checkpoint was named and there is no {DEFAULT_PATH}: using {DEMO}")
 
 
 def _demo(given: str | None, *notes: str) -> Located:
@@ -180,7 +180,9 @@ def _in_folder(folder: Path) -> tuple[Path, tuple[str, ...]]:
 def _no_checkpoint(folder: Path, names: list[str]) -> NanoGPTError:
     weights = [name for name in names if Path(name).suffix.lower() in WEIGHT_SUFFIXES]
     holds = f"it holds {name_some(names)}" if names else "it is empty"
-    if weights:
+    if str(folder) in STOCK:
+        hint = f"for the model of that name give {STOCK[str(folder)]}"
+    elif weights:
         hint = f"name the file: {folder / weights[0]}"
     else:
         hint = "a checkpoint is a .pt file, or config.json and model.safetensors"
