@@ -307,7 +307,7 @@ class GPT(nn.Module):
             )
             logits = self(window)[0][:, -1, :]  # (B, V)
             if temperature == 0:
-                idx = torch.cat((idx, argmax_lowest(logits)), dim=1)
+                idx = torch.cat((idx, logits.argmax(dim=-1, keepdim=True)), dim=1)
                 continue
             logits = logits / temperature
             if top_k is not None:
@@ -316,11 +316,3 @@ class GPT(nn.Module):
             probabilities = F.softmax(logits, dim=-1)
             idx = torch.cat((idx, torch.multinomial(probabilities, num_samples=1)), dim=1)
         return idx
-
-
-def argmax_lowest(logits: Tensor) -> Tensor:
-    """Return the id of each row's largest logit, the lowest id on a tie: (B, V) to (B, 1)."""
-    V = logits.size(-1)
-    ids = torch.arange(V, device=logits.device)
-    best = logits == logits.amax(dim=-1, keepdim=True)
-    return torch.where(best, ids, V).amin(dim=-1, keepdim=True)

@@ -1,0 +1,168 @@
+"""Reading checkpoints: what a reference stands for, which format a file has, which GPT it holds.
+
+Nothing in a file is executed, and nothing heavy is imported before weights are wanted. To add a
+format: one file with a class like those here, and its entry in FORMATS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from nanogpt_cli.checkpoints import refs
+from nanogpt_cli.checkpoints.architecture import Architecture, read_architecture
+from nanogpt_cli.checkpoints.contents import Contents, TensorInfo
+from nanogpt_cli.checkpoints.hf_config import read_hf_config
+from nanogpt_cli.checkpoints.hf_folder import HuggingFaceFolder
+from nanogpt_cli.checkpoints.impostors import explain
+from nanogpt_cli.checkpoints.refs import Located
+from nanogpt_cli.checkpoints.safetensors_file import SafetensorsFile
+from nanogpt_cli.checkpoints.torch_legacy import TorchLegacy
+from nanogpt_cli.checkpoints.torch_zip import TorchZip
+from nanogpt_cli.config import GPTConfig
+from nanogpt_cli.errors import NanoGPTError
+
+if TYPE_CHECKING:
+    from nanogpt_cli.model import GPT
+
+__all__ = [
+    "FORMATS",
+    "Architecture",
+    "Checkpoint",
+    "Contents",
+    "Format",
+    "Located",
+    "TensorInfo",
+    "describe",
+    "load_model",
+    "open_checkpoint",
+]
+
+
+class Format(Protocol):
+    """One kind of file or folder that holds weights."""
+
+    name: str
+
+    def sniff(self, path: Path) -> bool:
+        """Return whether `path` looks like this format, by its content alone."""
+
+    def describe(self, path: Path) -> Contents:
+        """Return what `path` holds.
+
+        Raises:
+            CheckpointError: damaged, or not what it seems.
+        """
+
+
+FORMATS: tuple[Format, ...] = (HuggingFaceFolder(), SafetensorsFile(), TorchZip(), TorchLegacy())
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint, opened and understood, its weights unread.
+
+    Args:
+        located: where it is and how it was found.
+        contents: what its files hold.
+        architecture: which GPT that is.
+    """
+
+    located: Located
+    contents: Contents
+    architecture: Architecture
+
+    @property
+    def config(self) -> GPTConfig:
+        """The model's configuration."""
+        return self.architecture.config
+
+    @property
+    def folder(self) -> Path:
+        """Where things that belong to the checkpoint, its tokenizer first of all, may lie."""
+        path = self.located.path
+        return path if path.is_dir() else path.parent
+
+    @property
+    def train_config(self) -> Mapping[str, object]:
+        """nanoGPT's flat dict of training settings; empty where there is none."""
+        return self.architecture.envelope.train_config
+
+    @property
+    def iter_num(self) -> int | None:
+        """Iterations trained, where the file says."""
+        return self.architecture.envelope.iter_num
+
+    @property
+    def best_val_loss(self) -> float | None:
+        """Validation loss in nats per token, where the file says."""
+        return self.architecture.envelope.best_val_loss
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a user should hear."""
+        return (*self.located.notes, *self.architecture.notes)
+
+
+def describe(path: Path) -> Contents:
+    """Return what a file or a Hugging Face folder holds, by the first format that knows it.
+
+    Raises:
+        CheckpointError: no format does, and what the file is instead.
+    """
+    for format in FORMATS:
+        if format.sniff(path):
+            return format.describe(path)
+    raise explain(path)
+
+
+def open_checkpoint(
+    ref: str | None, *, n_head: int | None = None, offline: bool = False
+) -> Checkpoint:
+    """Open what a reference stands for: names, shapes and settings, no tensor data.
+
+    Args:
+        ref: a file, a folder, a stock name, a hub id, "demo", or None for `out/ckpt.pt`.
+        n_head: for files that do not say it.
+        offline: fetch nothing.
+
+    Raises:
+        UsageError: no such path or name, or an `n_head` that contradicts the file.
+        CheckpointError: not a checkpoint, damaged, or of another architecture.
+    """
+    located = refs.locate(ref, offline=offline)
+    try:
+        contents = describe(located.path)
+        if contents.hf_config is None and not located.path.is_dir():
+            contents = _with_neighbouring_config(contents)
+        return Checkpoint(located, contents, read_architecture(contents, n_head=n_head))
+    except NanoGPTError as error:
+        if str(located.path) not in error.message:
+            error.message = f"{str(located.path)!r}: {error.message}"
+        raise
+
+
+def _with_neighbouring_config(contents: Contents) -> Contents:
+    """Give a bare weights file the Hugging Face config.json of its folder, if there is one."""
+    if isinstance(contents.root, dict) and "model_args" in contents.root:
+        return contents
+    config = read_hf_config(contents.path.parent)
+    return contents if config is None else replace(contents, hf_config=config)
+
+
+def load_model(checkpoint: Checkpoint, cls: type[GPT] | None = None) -> GPT:
+    """Load the weights: a GPT in float32 on the CPU, in training mode as torch builds modules.
+
+    Raises:
+        UsageError: the number of heads is not known.
+        CheckpointError: the file changed since it was opened.
+    """
+    from nanogpt_cli.checkpoints.loading import load_weights  # the heavy half
+
+    return (
+        load_weights(checkpoint.architecture)
+        if cls is None
+        else load_weights(checkpoint.architecture, cls)
+    )

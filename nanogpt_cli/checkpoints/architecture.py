@@ -1,0 +1,340 @@
+"""From a described file to one GPT: its config, and which stored tensor is which weight.
+
+Every envelope, key prefix and layout found in the wild is reduced here to nanoGPT's names. No
+tensor data is loaded; the two embedding matrices are compared byte by byte where only that can
+tell whether the head is tied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import cast
+
+from nanogpt_cli.accounting.parameters import Part, list_parts
+from nanogpt_cli.checkpoints.contents import Contents, TensorInfo
+from nanogpt_cli.checkpoints.envelope import Envelope, open_envelope
+from nanogpt_cli.checkpoints.hf_config import gpt2_settings
+from nanogpt_cli.checkpoints.raw import same_bytes
+from nanogpt_cli.config import GPTConfig
+from nanogpt_cli.errors import CheckpointError, UsageError, name_some
+
+WTE, WPE, HEAD = "transformer.wte.weight", "transformer.wpe.weight", "lm_head.weight"
+
+CONV1D = ("attn.c_attn.weight", "attn.c_proj.weight", "mlp.c_fc.weight", "mlp.c_proj.weight")
+"""OpenAI's Conv1D matrices, stored [in, out]; attn.c_proj is square, so no shape check helps."""
+
+WRAPPERS = ("_orig_mod.", "module.", "model.")
+"""Key prefixes that torch.compile, DataParallel and trainers put before a model's own names."""
+
+BODY = ("wte", "wpe", "h", "ln_f")
+"""The parts that Hugging Face files may name without `transformer.` before them."""
+
+SIZES = ("block_size", "vocab_size", "n_layer", "n_head", "n_embd")
+FLOATS = ("float32", "float16", "bfloat16", "float64")
+
+
+@dataclass(frozen=True)
+class Weight:
+    """One weight of the model: the tensor that holds it, and whether it is stored transposed."""
+
+    info: TensorInfo
+    transposed: bool = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape in nanoGPT's layout."""
+        return self.info.shape[::-1] if self.transposed else self.info.shape
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """The GPT that a file holds.
+
+    Args:
+        config: every size; `n_head` stands in as 1 where `sources["n_head"]` is "unknown".
+        sources: config field to where its value came from: "file", "shapes", "flag", "assumed".
+        weights: nanoGPT's parameter names, in named_parameters order, the head only if untied.
+        masks: stored causal masks by stored name; they are no parameters.
+        tying: "storage", "value" (equal copies), "absent" (no head stored) or "untied".
+        head: the stored head, if there is one.
+        prefixes: what was removed from the stored names.
+        envelope: what the file holds beside the weights.
+        notes: what a user should hear.
+    """
+
+    config: GPTConfig
+    sources: dict[str, str]
+    weights: dict[str, Weight]
+    masks: dict[str, TensorInfo]
+    tying: str
+    head: TensorInfo | None
+    prefixes: tuple[str, ...]
+    envelope: Envelope
+    notes: tuple[str, ...] = ()
+
+    @property
+    def n_head_known(self) -> bool:
+        """Whether the file, its folder or a flag gave the number of heads."""
+        return self.sources["n_head"] != "unknown"
+
+
+@dataclass
+class _Names:
+    """Stored tensors under nanoGPT's names, sorted into weights and masks."""
+
+    weights: dict[str, TensorInfo] = field(default_factory=dict)
+    masks: dict[str, TensorInfo] = field(default_factory=dict)
+    prefixes: dict[str, None] = field(default_factory=dict)
+
+
+def read_architecture(contents: Contents, *, n_head: int | None = None) -> Architecture:
+    """Work out which GPT `contents` holds.
+
+    Args:
+        contents: a described file or folder.
+        n_head: number of heads, for files that do not say it.
+
+    Raises:
+        CheckpointError: another architecture, or keys, shapes or types that do not fit.
+        UsageError: `n_head` contradicts the file.
+    """
+    envelope = open_envelope(contents)
+    names = _canonical_names(envelope.weights)
+    conv1d = _stored_as_conv1d(names.weights)
+    weights = {
+        name: Weight(info, transposed=conv1d and name.endswith(CONV1D))
+        for name, info in names.weights.items()
+    }
+    head = names.weights.get(HEAD)
+    tying = _tying(names.weights.get(WTE), head)
+    if tying != "untied":
+        weights.pop(HEAD, None)
+    notes = [*contents.notes, *envelope.notes]
+    config, sources = _config(contents, envelope, weights, n_head)
+    config.activation, sources["activation"] = _activation(
+        contents, envelope, conv1d=conv1d, untied=tying == "untied", notes=notes
+    )
+    config.tied_head = tying != "untied"
+    if tying == "untied":
+        notes.append("the head is not tied to the embedding in this file: both matrices are used")
+    _check(weights, config)
+    ordered = {name: weights[name] for name in parameter_shapes(config)}
+    return Architecture(
+        config,
+        sources,
+        ordered,
+        names.masks,
+        tying,
+        head,
+        tuple(names.prefixes),
+        envelope,
+        tuple(notes),
+    )
+
+
+def parameter_shapes(config: GPTConfig) -> dict[str, tuple[int, ...]]:
+    """Return nanoGPT's parameter names and shapes, in named_parameters order."""
+    wte, wpe, *inner, ln_f, head = list_parts(config)
+    shapes = _shapes(wte, "transformer.wte") | _shapes(wpe, "transformer.wpe")
+    for layer in range(config.n_layer):
+        for part in inner:
+            shapes |= _shapes(part, "transformer." + part.name.replace("*", str(layer)))
+    shapes |= _shapes(ln_f, "transformer.ln_f")
+    return shapes if config.tied_head else shapes | _shapes(head, "lm_head")
+
+
+def _shapes(part: Part, name: str) -> dict[str, tuple[int, ...]]:
+    bias = {f"{name}.bias": (part.bias_size,)} if part.bias_size else {}
+    return {f"{name}.weight": part.weight_shape} | bias
+
+
+def _canonical_names(stored: Mapping[str, TensorInfo]) -> _Names:
+    names = _Names()
+    for key, info in stored.items():
+        name, removed = _strip(key)
+        names.prefixes.update(dict.fromkeys(removed))
+        if name.split(".", 1)[0] in BODY:
+            name = f"transformer.{name}"
+        if _is_mask(name, info):
+            names.masks[key] = info
+        elif name in names.weights:
+            raise CheckpointError(
+                f"two tensors are named {name!r} once prefixes are removed: {key!r} is the second"
+            )
+        else:
+            names.weights[name] = info
+    if WTE not in names.weights:
+        raise _another_architecture(stored)
+    return names
+
+
+def _strip(key: str) -> tuple[str, list[str]]:
+    removed = []
+    if "_orig_mod." in key:  # torch.compile of a single block leaves it in the middle
+        key, removed = key.replace("_orig_mod.", ""), ["_orig_mod."]
+    while key.startswith(WRAPPERS):
+        prefix = key[: key.index(".") + 1]
+        key = key[len(prefix) :]
+        removed.append(prefix)
+    return key, removed
+
+
+def _is_mask(name: str, info: TensorInfo) -> bool:
+    """Tell a causal mask from a weight: `attn.bias` is one only when it has four axes."""
+    if name.endswith(".attn.masked_bias"):
+        return True
+    return name.endswith(".attn.bias") and len(info.shape) == 4
+
+
+def _another_architecture(stored: Mapping[str, TensorInfo]) -> CheckpointError:
+    inside = next((key for key in stored if key.endswith("wte.weight")), None)
+    first = {key.split(".", 1)[0] for key in stored}
+    if inside is not None and len(first) == 1:
+        prefix = f"{first.pop()}."
+        return CheckpointError(
+            f"every tensor's name begins with {prefix!r}, which is not part of a GPT's names",
+            hint="save the inner model's state_dict(), or remove that prefix from the keys",
+        )
+    return CheckpointError(
+        f"not a GPT-2 model: no tensor is named {WTE!r}; found {name_some(stored)}",
+        hint="nanogpt reads nanoGPT, GPT-2, minGPT and build-nanogpt weights",
+    )
+
+
+def _stored_as_conv1d(weights: Mapping[str, TensorInfo]) -> bool:
+    """Tell [in, out] from [out, in] by the one matrix that shows it: c_attn, C by 3C."""
+    C = weights[WTE].shape[-1] if weights[WTE].shape else 0
+    info = weights.get("transformer.h.0.attn.c_attn.weight")
+    return info is not None and info.shape == (C, 3 * C)
+
+
+def _tying(wte: TensorInfo | None, head: TensorInfo | None) -> str:
+    if head is None or wte is None:
+        return "absent"
+    if (head.path, head.storage, head.offset) == (wte.path, wte.storage, wte.offset):
+        return "storage"
+    if head.shape != wte.shape or head.dtype != wte.dtype:
+        return "untied"
+    return "value" if same_bytes(head, wte) else "untied"
+
+
+def _config(
+    contents: Contents, envelope: Envelope, weights: Mapping[str, Weight], n_head: int | None
+) -> tuple[GPTConfig, dict[str, str]]:
+    sizes, sources = _sizes_from_shapes(weights), dict.fromkeys(SIZES, "shapes")
+    stated = dict(envelope.model_args)
+    if contents.hf_config is not None:
+        settings = gpt2_settings(contents.hf_config)
+        stated = {name: getattr(settings, name) for name in SIZES}
+    for name in SIZES:
+        if (value := _stated_size(stated, name)) is not None:
+            sizes[name], sources[name] = value, "file"
+    if sizes["n_layer"] > len(weights):
+        raise CheckpointError(
+            f"the file's n_layer is {sizes['n_layer']}, and it holds {len(weights)} weights in all"
+        )
+    if n_head is not None:
+        if "n_head" in sizes and sizes["n_head"] != n_head:
+            raise UsageError(
+                f"--n-head {n_head} contradicts the file, which says n_head {sizes['n_head']}",
+                hint="leave --n-head out",
+            )
+        sizes["n_head"], sources["n_head"] = n_head, "flag"
+    elif "n_head" not in sizes:
+        sizes["n_head"], sources["n_head"] = 1, "unknown"
+    bias = "transformer.ln_f.bias" in weights
+    dropout = stated.get("dropout", 0.0)
+    known_dropout = isinstance(dropout, int | float) and 0.0 <= dropout <= 1.0
+    sources["bias"] = "shapes"
+    return GPTConfig(**sizes, bias=bias, dropout=float(dropout) if known_dropout else 0.0), sources
+
+
+def _sizes_from_shapes(weights: Mapping[str, Weight]) -> dict[str, int]:
+    for name in (WTE, WPE):
+        if name not in weights:
+            raise CheckpointError(f"missing weight {name!r}: it gives the model's sizes")
+        if len(weights[name].shape) != 2:
+            found = list(weights[name].shape)
+            raise CheckpointError(f"{name!r} has shape {found}: it must have two axes")
+    layers = {
+        int(part)
+        for name in weights
+        if name.startswith("transformer.h.") and (part := name.split(".")[2]).isdecimal()
+    }
+    return {
+        "vocab_size": weights[WTE].shape[0],
+        "n_embd": weights[WTE].shape[1],
+        "block_size": weights[WPE].shape[0],
+        "n_layer": len(layers) or 1,
+    }
+
+
+def _stated_size(stated: Mapping[str, object], name: str) -> int | None:
+    value = stated.get(name)
+    if value is None:
+        return None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise CheckpointError(f"the file's {name} is {value!r}: it must be an integer")
+    return value
+
+
+def _activation(
+    contents: Contents, envelope: Envelope, *, conv1d: bool, untied: bool, notes: list[str]
+) -> tuple[str, str]:
+    """Return the activation and where it came from; what no file says goes by its family."""
+    if contents.hf_config is not None:
+        return gpt2_settings(contents.hf_config).activation, "file"
+    if (own := envelope.own.get("activation")) is not None:
+        return cast(str, own), "file"
+    if conv1d:
+        notes.append("Conv1D weights without a config: taken as GPT-2's, with the tanh GELU")
+        return "gelu_tanh", "assumed"
+    if envelope.family == "build-nanogpt":
+        return "gelu_tanh", "assumed"
+    if envelope.family == "bare" and untied:
+        notes.append("a bare file with an untied head: taken as minGPT's, with the tanh GELU")
+        return "gelu_tanh", "assumed"
+    return "gelu", "assumed"
+
+
+def _check(weights: Mapping[str, Weight], config: GPTConfig) -> None:
+    expected = parameter_shapes(config)
+    missing = [name for name in expected if name not in weights]
+    unexpected = [name for name in weights if name not in expected]
+    if missing or unexpected:
+        raise CheckpointError(_key_fault(missing, unexpected), hint=_key_hint(missing, unexpected))
+    wrong = [name for name, weight in weights.items() if weight.shape != expected[name]]
+    if wrong:
+        name = wrong[0]
+        raise CheckpointError(
+            f"{name!r} has shape {list(weights[name].shape)}, and the file's config wants "
+            f"{list(expected[name])}; {_count(len(wrong), 'tensor')} of {len(expected)} disagree"
+        )
+    unfit = [name for name, weight in weights.items() if weight.info.dtype not in FLOATS]
+    if unfit:
+        dtype = weights[unfit[0]].info.dtype
+        raise CheckpointError(
+            f"{unfit[0]!r} is of type {dtype}: weights must be {', '.join(FLOATS)}"
+        )
+
+
+def _key_fault(missing: Iterable[str], unexpected: Iterable[str]) -> str:
+    parts = [
+        f"{_count(len(names), f'{kind} weight')}: {name_some(names)}"
+        for kind, names in (("missing", list(missing)), ("unexpected", list(unexpected)))
+        if names
+    ]
+    return "not this GPT: " + "; ".join(parts)
+
+
+def _key_hint(missing: list[str], unexpected: list[str]) -> str | None:
+    if missing and not unexpected and all(name.endswith(".bias") for name in missing):
+        return "the file has biases in some layers only, which nanoGPT's model cannot hold"
+    return "a file of another model, or a fork with other layers, cannot be read"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,75 @@
+"""From an architecture to a GPT in memory: the heavy half of reading."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from nanogpt_cli.checkpoints.architecture import Architecture, Weight
+from nanogpt_cli.checkpoints.tensors import TensorReader
+from nanogpt_cli.errors import UsageError
+from nanogpt_cli.model import GPT
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def load_weights(architecture: Architecture, cls: type[GPT] = GPT) -> GPT:
+    """Build the model around the file's own bytes, in float32 on the CPU.
+
+    float32 tensors stored as nanoGPT stores them are mapped from the file, copy on write, and cost
+    no memory of their own; others are converted one by one.
+
+    Raises:
+        UsageError: the number of heads is not known.
+        CheckpointError: the file changed since it was described.
+    """
+    require_n_head(architecture)
+    with torch.device("meta"):
+        model = cls(architecture.config)
+    reader = TensorReader()
+    state = {name: read_weight(reader, weight) for name, weight in architecture.weights.items()}
+    state |= _masks(model)
+    if architecture.config.tied_head:
+        state["lm_head.weight"] = state["transformer.wte.weight"]
+    model.load_state_dict(state, assign=True)
+    if architecture.config.tied_head:
+        model.transformer.wte.weight = model.lm_head.weight
+    return model
+
+
+def fill_weights(model: GPT, architecture: Architecture) -> None:
+    """Copy the file's weights into a model that was built, and drawn, before."""
+    reader = TensorReader()
+    parameters = dict(model.named_parameters())
+    with torch.no_grad():
+        for name, weight in architecture.weights.items():
+            parameters[name].copy_(read_weight(reader, weight))
+
+
+def require_n_head(architecture: Architecture) -> None:
+    """Raise UsageError where nothing says how many heads the model has."""
+    if architecture.n_head_known:
+        return
+    C = architecture.config.n_embd
+    fitting = [n for n in range(1, C + 1) if C % n == 0 and (C // n >= 8 or C < 16)]
+    raise UsageError(
+        f"the file does not say how many attention heads its {C} columns are split into",
+        hint=f"give --n-head N; divisors of {C}: {', '.join(map(str, fitting[:12]))}",
+    )
+
+
+def read_weight(reader: TensorReader, weight: Weight) -> Tensor:
+    """Return one weight in nanoGPT's layout, contiguous float32."""
+    tensor = reader.read(weight.info)
+    if weight.transposed:
+        tensor = tensor.t()
+    return tensor.to(torch.float32).contiguous()
+
+
+def _masks(model: GPT) -> dict[str, Tensor]:
+    return {
+        name: torch.tril(torch.ones(buffer.shape, dtype=buffer.dtype))
+        for name, buffer in model.named_buffers()
+    }

@@ -1,0 +1,96 @@
+"""Where to compute, and in which number format. Probes a device only when asked to use it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from nanogpt_cli.errors import UsageError
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+BFLOAT16_CAPABILITY = (8, 0)
+"""Ampere: older CUDA cards only emulate bfloat16, slowly."""
+
+
+def choose_device(name: str) -> torch.device:
+    """Return the device for "auto", "cpu", "cuda", "cuda:N" or "mps".
+
+    Raises:
+        UsageError: an unknown name, or a device that this machine or this torch lacks.
+    """
+    if name == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    kind, _, number = name.partition(":")
+    if kind not in ("cpu", "cuda", "mps") or (number and not number.isdecimal()):
+        raise UsageError(
+            f"unknown device {name!r}", hint="give auto, cpu, cuda, cuda:N (a number) or mps"
+        )
+    if kind == "cuda":
+        _require_cuda(name, int(number or 0))
+    if kind == "mps" and not torch.backends.mps.is_available():
+        raise UsageError("--device mps: no Metal device is available", hint="use --device cpu")
+    return torch.device(name if kind == "cuda" else kind)
+
+
+def _require_cuda(name: str, number: int) -> None:
+    if not torch.cuda.is_available():
+        built = torch.version.cuda
+        why = "this torch is built without CUDA" if built is None else "no CUDA device is available"
+        raise UsageError(f"--device {name}: {why}", hint="use --device cpu")
+    count = torch.cuda.device_count()
+    if number >= count:
+        raise UsageError(
+            f"--device {name}: this machine has {count} CUDA devices, numbered from 0",
+            hint=f"use --device cuda:{count - 1}",
+        )
+
+
+def choose_dtype(name: str, device: torch.device) -> torch.dtype:
+    """Return the dtype for "auto", "float32", "bfloat16" or "float16" on a device.
+
+    Raises:
+        UsageError: an unknown name, or bfloat16 on a card without it.
+    """
+    if device.type == "cuda":
+        has_bfloat16 = torch.cuda.get_device_capability(device) >= BFLOAT16_CAPABILITY
+    else:
+        has_bfloat16 = device.type == "cpu"
+    if name == "auto":
+        if device.type != "cuda":
+            return torch.float32
+        return torch.bfloat16 if has_bfloat16 else torch.float16
+    if name not in DTYPES:
+        raise UsageError(f"unknown dtype {name!r}", hint=f"give auto, {', '.join(DTYPES)}")
+    if name == "bfloat16" and not has_bfloat16:
+        raise UsageError(
+            f"--dtype bfloat16: {device} does not support it", hint="use --dtype float16"
+        )
+    return DTYPES[name]
+
+
+def idle_gpu_note(name: str) -> tuple[str, ...]:
+    """Return a note where a GPU is left idle by a flag; found without a call to CUDA."""
+    if name != "cpu":
+        return ()
+    if torch.version.cuda is not None and Path("/dev/nvidia0").exists():
+        return ("this machine has a CUDA device, and --device cpu leaves it idle",)
+    if torch.backends.mps.is_built() and torch.backends.mps.is_available():
+        return ("this machine has a Metal device, and --device cpu leaves it idle",)
+    return ()
+
+
+def use_threads(threads: int | None) -> None:
+    """Compute with so many CPU threads; None leaves torch's own choice, the physical cores.
+
+    Raises:
+        UsageError: fewer than one.
+    """
+    if threads is None:
+        return
+    if threads < 1:
+        raise UsageError(f"--threads {threads}: it must be at least 1")
+    torch.set_num_threads(threads)

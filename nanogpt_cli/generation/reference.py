@@ -1,0 +1,90 @@
+"""nanoGPT's own sampling loop, exactly: sample.py's texts under its seed.
+
+sample.py seeds torch, builds the model (which draws its initial weights), copies the file's
+weights over them, and samples one text after another from the global generator.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from nanogpt_cli.checkpoints import Checkpoint
+from nanogpt_cli.checkpoints.loading import fill_weights, require_n_head
+from nanogpt_cli.errors import UsageError
+from nanogpt_cli.generation.engine import NewToken, check_finite, check_ids
+from nanogpt_cli.model import GPT
+
+
+def build_seeded(checkpoint: Checkpoint, seed: int, device: torch.device) -> GPT:
+    """Seed torch, build the model as sample.py does, fill it, and move it to `device`.
+
+    Raises:
+        UsageError: the checkpoint is no .pt file, or the seed is not one of torch's.
+    """
+    if not checkpoint.contents.format.startswith("torch"):
+        raise UsageError(
+            f"--rng nanogpt needs a .pt checkpoint, not a {checkpoint.contents.container}",
+            hint="leave --rng out",
+        )
+    require_n_head(checkpoint.architecture)
+    try:
+        torch.manual_seed(seed)
+    except (RuntimeError, ValueError) as error:
+        raise UsageError(f"--seed {seed} does not fit into torch's 64 bits") from error
+    if device.type == "cuda":
+        torch.cuda.manual_seed(seed)
+        torch.backends.cuda.matmul.allow_tf32 = True
+        torch.backends.cudnn.allow_tf32 = True
+    model = GPT(checkpoint.config)
+    fill_weights(model, checkpoint.architecture)
+    return model.eval().to(device)
+
+
+def generate_like_nanogpt(
+    model: GPT,
+    prompt: Sequence[int],
+    *,
+    num_samples: int,
+    max_new_tokens: int,
+    temperature: float,
+    top_k: int,
+    dtype: torch.dtype,
+) -> Iterator[NewToken]:
+    """Continue the prompt `num_samples` times, one after another, by `GPT.generate`.
+
+    Draws come from torch's global generator; nothing is cached, masked or stopped early.
+    """
+    device = model.lm_head.weight.device
+    start = torch.tensor([list(prompt)], dtype=torch.long, device=device)
+    for index in range(num_samples):
+        idx = start
+        if max_new_tokens == 0:
+            yield NewToken(index, None, "length")
+        for step in range(max_new_tokens):
+            with _autocast(device, dtype), _explain_bad_logits(model, idx, step):
+                idx = model.generate(idx, 1, temperature=temperature, top_k=top_k or None)
+            token = int(idx[0, -1])
+            check_ids([token], model.config.vocab_size, step, device)
+            yield NewToken(index, token, "length" if step == max_new_tokens - 1 else None)
+
+
+def _autocast(
+    device: torch.device, dtype: torch.dtype
+) -> contextlib.AbstractContextManager[object]:
+    if device.type == "cpu":
+        return contextlib.nullcontext()
+    return torch.autocast(device_type=device.type, dtype=dtype, enabled=dtype != torch.float32)
+
+
+@contextlib.contextmanager
+def _explain_bad_logits(model: GPT, idx: torch.Tensor, step: int) -> Iterator[None]:
+    """Turn torch's refusal to draw from NaN into the engine's error, which names the tensor."""
+    try:
+        yield
+    except RuntimeError:
+        window = idx[:, -model.config.block_size :]
+        check_finite(model, model(window)[0][:, -1], window, step)
+        raise

@@ -1,0 +1,265 @@
+"""A checkpoint, its tokenizer and its model, ready to continue prompts."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+
+from nanogpt_cli.checkpoints import Checkpoint, load_model
+from nanogpt_cli.checkpoints.loading import require_n_head
+from nanogpt_cli.config import GPTConfig
+from nanogpt_cli.generation.devices import choose_device, choose_dtype, idle_gpu_note
+from nanogpt_cli.generation.engine import NewToken, generate_ids
+from nanogpt_cli.generation.prompt import Prompt, PromptText, encode_prompt
+from nanogpt_cli.generation.reference import build_seeded, generate_like_nanogpt
+from nanogpt_cli.generation.settings import SampleSettings
+from nanogpt_cli.generation.text import Piece, in_order, stream_text
+from nanogpt_cli.model import GPT
+from nanogpt_cli.sampling import Draws, Sampler
+from nanogpt_cli.tokenizers.base import Tokenizer
+from nanogpt_cli.tokenizers.search import find_tokenizer
+
+UNTRAINED_SHARE = 0.05
+"""A loss this near ln(vocab_size) is what a model without training has."""
+
+
+@dataclass(frozen=True)
+class SampleReport:
+    """One finished sample; `text` and `ids` are the new part alone.
+
+    Args:
+        id: of the row it came from, or None.
+        index: its number among the prompt's samples.
+        finish_reason: "length" or "eos".
+        settings: what changes a text, with a digest that covers the model and tokenizer too.
+    """
+
+    schema: ClassVar[str] = "nanogpt.sample/1"
+
+    id: str | None
+    index: int
+    prompt: str
+    text: str
+    ids: list[int]
+    finish_reason: str
+    seed: int
+    device: str
+    dtype: str
+    prompt_tokens: int
+    new_tokens: int
+    settings: dict[str, object]
+
+
+@dataclass
+class Timing:
+    """How a run of samples went; seconds from its start.
+
+    Args:
+        new_tokens: drawn so far, over all samples.
+        first_token_seconds: until the first token, prefill included, or None.
+        total_seconds: until the last.
+        finish_reasons: of the finished samples, each once, in order.
+    """
+
+    new_tokens: int = 0
+    first_token_seconds: float | None = None
+    total_seconds: float = 0.0
+    finish_reasons: dict[str, None] = field(default_factory=dict)
+
+    def watch(self, tokens: Iterator[NewToken]) -> Iterator[NewToken]:
+        """Pass tokens on, counting them and their time."""
+        start = time.perf_counter()
+        for token in tokens:
+            self.total_seconds = time.perf_counter() - start
+            if token.id is not None:
+                self.new_tokens += 1
+                if self.first_token_seconds is None:
+                    self.first_token_seconds = self.total_seconds
+            if token.finish_reason is not None:
+                self.finish_reasons[token.finish_reason] = None
+            yield token
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """New tokens a second, the prefill's time included; None before any."""
+        return self.new_tokens / self.total_seconds if self.total_seconds > 0 else None
+
+
+class Session:
+    """A model in memory with its tokenizer.
+
+    Args:
+        checkpoint: opened, its weights unread.
+        tokenizer: "gpt2", "char", "ids", a path, or None for the checkpoint's own.
+        meta: a meta.pkl, or None.
+        device: "auto", "cpu", "cuda", "cuda:N", "mps".
+        dtype: "auto", "float32", "bfloat16", "float16". On the CPU the 16-bit ones round the
+            weights, and the arithmetic stays float32.
+
+    Raises:
+        NanoGPTError: no fitting tokenizer, an impossible device or dtype, or an unknown n_head.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        *,
+        tokenizer: str | None = None,
+        meta: Path | None = None,
+        device: str = "auto",
+        dtype: str = "auto",
+    ) -> None:
+        require_n_head(checkpoint.architecture)
+        self.checkpoint = checkpoint
+        dataset = checkpoint.train_config.get("dataset")
+        self.tokenizer, notes = find_tokenizer(
+            vocab_size=checkpoint.config.vocab_size,
+            near=checkpoint.folder,
+            dataset=dataset if isinstance(dataset, str) else None,
+            tokenizer=tokenizer,
+            meta=meta,
+        )
+        self.device = choose_device(device)
+        self.dtype = choose_dtype(dtype, self.device)
+        self.notes = (
+            *checkpoint.notes,
+            *notes,
+            *_untrained_note(checkpoint),
+            *idle_gpu_note(device),
+        )
+
+    @property
+    def config(self) -> GPTConfig:
+        """The model's configuration."""
+        return self.checkpoint.config
+
+    @property
+    def dtype_name(self) -> str:
+        """The dtype without torch's name before it."""
+        return str(self.dtype).removeprefix("torch.")
+
+    def encode(self, prompt: PromptText, *, special: bool = True) -> Prompt:
+        """Return the prompt's ids, checked against tokenizer and model."""
+        return encode_prompt(
+            prompt,
+            self.tokenizer,
+            vocab_size=self.config.vocab_size,
+            block_size=self.config.block_size,
+            special=special,
+        )
+
+    def opening(self, prompt: Prompt) -> str:
+        """Return what stands before a sample's new text when the prompt is echoed."""
+        between = self.tokenizer.separator.decode() if prompt.text else ""
+        return prompt.text + between
+
+    def advise(self, settings: SampleSettings) -> Iterator[str]:
+        """Say which settings have no effect."""
+        V, usual = self.config.vocab_size, SampleSettings()
+        if settings.top_k > V and settings.top_k != usual.top_k:
+            yield f"--top-k {settings.top_k} has no effect: the vocabulary has {V} ids"
+        if settings.is_greedy and settings.seed != usual.seed:
+            yield f"--seed {settings.seed} has no effect: a temperature of 0 draws nothing"
+
+    def sample(
+        self, prompt: Prompt, settings: SampleSettings, timing: Timing | None = None
+    ) -> Iterator[Piece]:
+        """Load the model and continue the prompt; samples come in order, token by token.
+
+        Raises:
+            NanoGPTError: what the engine or the tokenizer meets on the way.
+        """
+        tokens = self._tokens(prompt, settings)
+        watched = tokens if timing is None else timing.watch(tokens)
+        return in_order(stream_text(watched, self.tokenizer))
+
+    def _tokens(self, prompt: Prompt, settings: SampleSettings) -> Iterator[NewToken]:
+        if settings.rng == "nanogpt":
+            model = build_seeded(self.checkpoint, settings.seed, self.device)
+            return generate_like_nanogpt(
+                model,
+                prompt.ids,
+                num_samples=settings.num_samples,
+                max_new_tokens=settings.max_new_tokens,
+                temperature=settings.temperature,
+                top_k=settings.top_k,
+                dtype=self.dtype,
+            )
+        sampler = Sampler(
+            settings.filters,
+            greedy=settings.is_greedy,
+            forbidden=forbidden_ids(self.tokenizer, self.config.vocab_size, self.device),
+        )
+        return generate_ids(
+            self.load(),
+            prompt.ids,
+            [Draws(settings.seed, prompt.ids, index) for index in range(settings.num_samples)],
+            sampler,
+            max_new_tokens=settings.max_new_tokens,
+            end_of_text=None if settings.ignore_eos else self.tokenizer.end_of_text,
+        )
+
+    def load(self) -> GPT:
+        """Return the model in eval mode, on its device and in its dtype."""
+        model = load_model(self.checkpoint).eval()
+        if self.device.type == "cpu" and self.dtype != torch.float32:
+            for parameter in model.parameters():
+                parameter.data = parameter.data.to(self.dtype).to(torch.float32)
+            return model
+        return model.to(device=self.device, dtype=self.dtype)
+
+    def report(self, prompt: Prompt, settings: SampleSettings, pieces: list[Piece]) -> SampleReport:
+        """Return the report of one sample from all of its pieces."""
+        ids = [piece.id for piece in pieces if piece.id is not None]
+        identity = {"model": self._model_digest(), "tokenizer": self.tokenizer.source}
+        return SampleReport(
+            id=None,
+            index=pieces[0].index,
+            prompt=prompt.text,
+            text="".join(piece.text for piece in pieces),
+            ids=ids,
+            finish_reason=pieces[-1].finish_reason or "length",
+            seed=settings.seed,
+            device=str(self.device),
+            dtype=self.dtype_name,
+            prompt_tokens=len(prompt.ids),
+            new_tokens=len(ids),
+            settings=settings.as_dict(**identity),
+        )
+
+    def _model_digest(self) -> str:
+        """Return a digest that changes with the weights: of the config and 1 kB of each tensor."""
+        digest = hashlib.sha256(repr(self.config).encode())
+        for name, weight in self.checkpoint.architecture.weights.items():
+            digest.update(name.encode())
+            if not weight.info.member:
+                with weight.info.path.open("rb") as file:
+                    file.seek(weight.info.offset)
+                    digest.update(file.read(min(1024, weight.info.nbytes)))
+        return digest.hexdigest()
+
+
+def forbidden_ids(
+    tokenizer: Tokenizer, vocab_size: int, device: torch.device
+) -> torch.Tensor | None:
+    """Return (V,) bool, True for the ids that the tokenizer lacks, or None where it has all."""
+    forbidden = torch.ones(vocab_size, dtype=torch.bool)
+    forbidden[torch.tensor(tokenizer.known_ids(), dtype=torch.long)] = False
+    return forbidden.to(device) if forbidden.any() else None
+
+
+def _untrained_note(checkpoint: Checkpoint) -> tuple[str, ...]:
+    loss, uniform = checkpoint.best_val_loss, math.log(checkpoint.config.vocab_size)
+    if loss is None or abs(loss - uniform) > UNTRAINED_SHARE * uniform:
+        return ()
+    return (
+        f"the model is untrained: its best_val_loss {loss:.4f} is near ln(vocab_size) "
+        f"{uniform:.4f}, what guessing gives",
+    )

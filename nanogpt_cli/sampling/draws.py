@@ -1,0 +1,66 @@
+"""The numbers that decide a sample, and the draw itself.
+
+The uniforms of a sample are a function of the seed, the prompt's ids and the sample's number
+alone: never of the batch, of other rows, of the device, or of what was drawn before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+BLOCK_STEPS = 512
+
+
+class Draws:
+    """A stream of uniforms in [0, 1), one a step, computed from a counter.
+
+    Args:
+        seed: any integer.
+        prompt: the prompt's ids.
+        index: the sample's number among those of this prompt, from 0.
+    """
+
+    def __init__(self, seed: int, prompt: Sequence[int], index: int) -> None:
+        digest = hashlib.sha256(struct.pack(f"<{len(prompt)}q", *prompt)).hexdigest()
+        self._key = f"nanogpt-draws/1 {seed} {digest} {index}"
+        self._block: tuple[int, bytes] = (-1, b"")
+
+    def uniform(self, step: int) -> float:
+        """Return the uniform of new token number `step`, from 0."""
+        block, place = divmod(step, BLOCK_STEPS)
+        if self._block[0] != block:
+            stream = hashlib.shake_256(f"{self._key} {block}".encode())
+            self._block = (block, stream.digest(8 * BLOCK_STEPS))
+        (word,) = struct.unpack_from("<Q", self._block[1], 8 * place)
+        return float(word >> 11) * 2.0**-53
+
+
+def draw(logits: Tensor, uniforms: Sequence[float]) -> Tensor:
+    """Draw one id a row by the inverse of the cumulative distribution over the surviving ids.
+
+    Args:
+        logits: (B, V) float32; -inf marks what was filtered out, and something survives a row.
+        uniforms: B numbers in [0, 1).
+
+    Returns:
+        (B,) int64, on the logits' device.
+    """
+    # Only columns that survive in some row; the zeros this leaves in other rows change no sum.
+    columns = (logits > -torch.inf).any(dim=0).nonzero().squeeze(-1)
+    # On the host whatever the device: one arithmetic, and not every device has float64.
+    kept = logits[:, columns].cpu().double()
+    cumulative = (kept - kept.amax(dim=-1, keepdim=True)).exp().cumsum(dim=-1)
+    total = cumulative[:, -1:]
+    targets = torch.tensor(uniforms, dtype=torch.float64).unsqueeze(-1) * total
+    # Rounding may lift a product to the total itself, which no id's interval holds.
+    targets = torch.minimum(targets, torch.nextafter(total, torch.zeros_like(total)))
+    places = torch.searchsorted(cumulative, targets, right=True).squeeze(-1)
+    return columns[places.to(columns.device)]
