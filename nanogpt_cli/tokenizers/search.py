@@ -1,0 +1,187 @@
+"""Which tokenizer belongs to a checkpoint: where it is looked for, and whether it fits.
+
+`locate_tokenizer` reads as little as decides the question and imports nothing heavy;
+`load_tokenizer` builds what it found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+
+from nanogpt_cli.errors import TokenizerError, UsageError
+from nanogpt_cli.tokenizers import TOKENIZERS, char, gpt2
+from nanogpt_cli.tokenizers.base import Found, Tokenizer, TokenizerKind, TokenizerMissingError
+from nanogpt_cli.tokenizers.files import is_file, is_folder, read_head
+
+MOST_PADDING = 127
+"""Rows of a model beyond its tokenizer's ids that padding explains; more is a misfit."""
+
+_HINT = "name the table with --meta FILE, or give --tokenizer gpt2, or --tokenizer ids"
+
+
+def find_tokenizer(
+    *,
+    vocab_size: int,
+    near: Path | None = None,
+    dataset: object = None,
+    tokenizer: str | None = None,
+    meta: Path | None = None,
+) -> tuple[Tokenizer, tuple[str, ...]]:
+    """Return the tokenizer of a checkpoint, checked against its model, and notes for the user.
+
+    Args:
+        vocab_size: how many ids the model has.
+        near: the folder that the checkpoint lies in, if it lies in one.
+        dataset: what the checkpoint's configuration calls its dataset; not trusted.
+        tokenizer: a name in TOKENIZERS, a folder, or a file of a known kind.
+        meta: a `meta.pkl` by another name or place.
+
+    Raises:
+        TokenizerMissingError: none is found.
+        TokenizerError: the one found is damaged or does not fit the model.
+        UsageError: `tokenizer` and `meta` contradict each other, or name nothing.
+    """
+    found = locate_tokenizer(
+        vocab_size=vocab_size, near=near, dataset=dataset, tokenizer=tokenizer, meta=meta
+    )
+    notes = found.notes + check_fit(found, vocab_size)
+    return load_tokenizer(found, vocab_size), notes
+
+
+def locate_tokenizer(
+    *,
+    vocab_size: int,
+    near: Path | None = None,
+    dataset: object = None,
+    tokenizer: str | None = None,
+    meta: Path | None = None,
+) -> Found:
+    """Return which tokenizer a checkpoint has, unloaded; arguments as in `find_tokenizer`.
+
+    Raises:
+        TokenizerMissingError: none is found.
+        TokenizerError: the one found is damaged.
+        UsageError: `tokenizer` and `meta` contradict each other, or name nothing.
+    """
+    if meta is not None:
+        if tokenizer not in (None, char.KIND.name):
+            raise UsageError(f"--tokenizer {tokenizer!r} and --meta contradict each other")
+        return _look_at(meta, (char.KIND,), "--meta", "a meta.pkl, or a folder with one")
+    kinds = {kind.name: kind for kind in TOKENIZERS}
+    if tokenizer is None:
+        return _look_everywhere(TOKENIZERS, vocab_size, near, dataset)
+    if tokenizer not in kinds:
+        return _look_at(
+            Path(tokenizer), TOKENIZERS, "--tokenizer", f"a path, or {', '.join(kinds)}"
+        )
+    if kinds[tokenizer].kept_in:
+        return _look_everywhere((kinds[tokenizer],), None, near, dataset)
+    return _examine_given(kinds[tokenizer], None)
+
+
+def load_tokenizer(found: Found, vocab_size: int) -> Tokenizer:
+    """Return the tokenizer that was found, for a model of `vocab_size` ids.
+
+    Raises:
+        TokenizerError: its files are damaged.
+    """
+    kind = next(kind for kind in TOKENIZERS if kind.name == found.name)
+    return kind.load(found, vocab_size)
+
+
+def check_fit(found: Found, vocab_size: int) -> tuple[str, ...]:
+    """Return a note where the model has padding rows; nothing where the sizes are equal.
+
+    Raises:
+        TokenizerError: the table is larger than the model, or smaller by 128 ids or more.
+    """
+    if found.n_vocab is None or found.n_vocab == vocab_size:
+        return ()
+    if not 0 <= vocab_size - found.n_vocab <= MOST_PADDING:
+        source = found.path or f"the {found.name} tokenizer"
+        raise TokenizerError(
+            f"{source} has {found.n_vocab} ids and the model has {vocab_size}: "
+            "they do not belong together",
+            _HINT,
+        )
+    if vocab_size - found.n_vocab == 1:
+        return (f"id {found.n_vocab} is padding and is never drawn",)
+    return (f"ids {found.n_vocab} to {vocab_size - 1} are padding and are never drawn",)
+
+
+def _look_everywhere(
+    kinds: tuple[TokenizerKind, ...], vocab_size: int | None, near: Path | None, dataset: object
+) -> Found:
+    """Look beside the checkpoint, then in `data/`, then at the size if `vocab_size` is given."""
+    looked_in: list[str] = []
+    notes: list[str] = []
+    for kind, folder, path in _places(kinds, near, dataset):
+        if path is None:
+            looked_in += [str(folder / name) for name in kind.kept_in]
+            continue
+        found = kind.examine(path)
+        if found is not None:
+            return replace(found, looked_in=tuple(looked_in), notes=(*notes, *found.notes))
+        looked_in.append(f"{path} (no table in it)")
+        notes.append(f"{path} holds no table of tokens and was passed over")
+    if vocab_size is not None and 0 <= vocab_size - gpt2.N_VOCAB <= MOST_PADDING:
+        return Found("gpt2", None, gpt2.N_VOCAB, tuple(looked_in), tuple(notes))
+    wanted = "tokenizer" if len(kinds) > 1 else f"{kinds[0].name} tokenizer"
+    size = "" if vocab_size is None else f" for the model's {vocab_size} ids"
+    places = ", ".join(looked_in) or "no folder: the checkpoint lies in none"
+    raise TokenizerMissingError(
+        f"no {wanted} found{size}; looked for {places}", _HINT, tuple(looked_in)
+    )
+
+
+def _places(
+    kinds: tuple[TokenizerKind, ...], near: Path | None, dataset: object
+) -> Iterator[tuple[TokenizerKind, Path, Path | None]]:
+    """Yield each kind, the folder where it may lie, and its path if it lies there."""
+    here = Path.cwd()
+    folder = None if near is None else here / near
+    for kind in kinds:
+        if folder is not None and kind.kept_in:
+            yield kind, folder, kind.locate(folder)
+    name = _sane_dataset(dataset)
+    if name is None or char.KIND not in kinds:
+        return
+    parents = [] if folder is None else [folder.resolve(), *folder.resolve().parents]
+    for parent in dict.fromkeys([here, *parents]):
+        data = parent / "data" / name
+        yield char.KIND, data, char.KIND.locate(data)
+
+
+def _sane_dataset(dataset: object) -> PurePosixPath | None:
+    """Return a dataset's name if it stays inside `data/`; a file may say anything."""
+    if not isinstance(dataset, str) or not dataset or any(sign in dataset for sign in "\0\\:"):
+        return None
+    name = PurePosixPath(dataset)
+    return None if name.is_absolute() or ".." in name.parts or not name.parts else name
+
+
+def _look_at(path: Path, kinds: tuple[TokenizerKind, ...], option: str, accepted: str) -> Found:
+    """Return what a path given by the user is."""
+    path = Path.cwd() / path
+    if is_folder(path):
+        for kind in kinds:
+            table = kind.locate(path)
+            if table is not None:
+                return _examine_given(kind, table)
+        kept = ", ".join(name for kind in kinds for name in kind.kept_in)
+        raise TokenizerError(f"{path} has no tokenizer in it: looked for {kept}", _HINT)
+    if not is_file(path):
+        raise UsageError(f"nothing that {option} can read lies at {path}", f"give {accepted}")
+    head = read_head(path)
+    kind = next((kind for kind in kinds if kind.sniff(path, head)), char.KIND)
+    return _examine_given(kind, path)
+
+
+def _examine_given(kind: TokenizerKind, path: Path | None) -> Found:
+    """Return what lies where the user pointed, which must decide the question."""
+    found = kind.examine(path)
+    if found is None:
+        raise TokenizerError(f"{path} holds no table of tokens", _HINT)
+    return found
