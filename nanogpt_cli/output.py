@@ -35,6 +35,10 @@ class Report(Protocol):
 R = TypeVar("R", bound=Report)
 
 
+class StdoutClosedError(BrokenPipeError):
+    """Whoever read our stdout has gone, as `head` does: nothing is left to say."""
+
+
 @dataclasses.dataclass
 class _Session:
     """What holds for one call of `main`."""
@@ -64,9 +68,9 @@ def begin() -> None:
 
 
 def configure(*, quiet: bool, debug: bool) -> None:
-    """Set what -q and --debug say, for the rest of this call of `main`."""
-    _session.quiet = quiet
-    _session.debug = debug
+    """Heed -q and --debug, for the rest of this call of `main`."""
+    _session.quiet |= quiet
+    _session.debug |= debug
 
 
 def is_debug() -> bool:
@@ -86,10 +90,10 @@ def emit(report: R, as_json: bool, render: Callable[[R], RenderableType | str]) 
     if isinstance(drawn, str):
         write_text(drawn + "\n")
         return
-    with _writing():
-        console = _console_for(drawn)
+    console = _console_for(drawn)
+    with console.capture() as capture:
         console.print(drawn)
-        console.file.flush()
+    write_text(capture.get())
 
 
 def to_json(report: Report) -> str:
@@ -153,11 +157,11 @@ def finish() -> None:
 
 @contextlib.contextmanager
 def _writing() -> Iterator[None]:
-    """Turn a full disk under stdout into an error of ours; a closed pipe stays what it is."""
+    """Tell a closed pipe and a full disk under stdout from the same on any other file."""
     try:
         yield
-    except BrokenPipeError:
-        raise
+    except BrokenPipeError as error:
+        raise StdoutClosedError(*error.args) from error
     except OSError as error:
         raise NanoGPTError(f"cannot write to standard output: {error.strerror}") from error
 

@@ -1,0 +1,81 @@
+"""Errors in the words a user reads: ours, those of Typer's parser, and the machine's."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import Any
+
+import typer
+
+from nanogpt_cli.errors import NanoGPTError, UsageError
+
+_TYPER_ERROR = [
+    base
+    for base in typer.BadParameter.__mro__
+    if issubclass(base, Exception) and base is not Exception
+][-1]
+"""The root of the parser's errors. It moves between versions of Typer, BadParameter does not; the
+contexts and commands that Typer hands over are of classes it keeps to itself, hence `Any`."""
+
+
+def explain(error: Exception) -> NanoGPTError | None:
+    """Return what a user should read about `error`, or None where only a bug can explain it."""
+    if isinstance(error, NanoGPTError):
+        return error
+    if isinstance(error, _TYPER_ERROR):
+        return _from_parser(error)
+    if isinstance(error, MemoryError):
+        return NanoGPTError("not enough memory")
+    if isinstance(error, OSError):
+        place = f"{str(error.filename)!r}: " if error.filename is not None else ""
+        return NanoGPTError(f"{place}{error.strerror or error}")
+    return None
+
+
+def _from_parser(error: Any) -> NanoGPTError:
+    ctx: Any = getattr(error, "ctx", None)
+    message = error.format_message().strip().rstrip(".")
+    message = message[:1].lower() + message[1:]
+    hint = f"see {ctx.command_path} --help" if ctx else None
+    if hasattr(error, "possibilities"):
+        message = f"no such option {error.option_name!r}"
+        hint = _nearest_option(error.option_name, ctx.command) or hint
+    elif "extra argument" in message:
+        hint = f"quote a text that has spaces, or {hint}"
+    elif ctx and getattr(error, "param", None):
+        hint = _origin(ctx, error.param) or hint
+    return NanoGPTError(message, hint, exit_code=error.exit_code)
+
+
+def _origin(ctx: Any, param: Any) -> str | None:
+    """Return where a bad value came from, if not from the command line."""
+    source = ctx.get_parameter_source(param.name)
+    if source is None or source.name not in ("ENVIRONMENT", "DEFAULT_MAP"):
+        return None
+    if source.name == "DEFAULT_MAP":
+        return f"the value comes from the config file {str(ctx.params.get('config'))!r}"
+    names = [param.envvar] if isinstance(param.envvar, str) else param.envvar
+    return f"the value comes from the environment variable {' or '.join(names)}"
+
+
+def _nearest_option(name: str, command: Any) -> str | None:
+    """Return a hint with the option of this command, or of a subcommand, that `name` may mean."""
+    close = get_close_matches(name, _option_names(command), n=1)
+    if close:
+        return f"did you mean {close[0]}?"
+    for subcommand in getattr(command, "commands", {}).values():
+        if name in _option_names(subcommand):
+            return f"it follows the command: nanogpt {subcommand.name} {name}"
+    return None
+
+
+def _option_names(command: Any) -> list[str]:
+    params = [param for param in command.params if param.param_type_name == "option"]
+    return [name for param in params for name in (*param.opts, *param.secondary_opts)]
+
+
+def no_such_command(name: str, known: list[str]) -> UsageError:
+    """Return the error for a first word that is none of the commands."""
+    close = get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"the commands are {', '.join(known)}"
+    return UsageError(f"no such command {name!r}", hint)
