@@ -59,6 +59,7 @@ __all__ = [
     "MemoryReport",
     "ModelReport",
     "ParameterCounts",
+    "Sizes",
     "StepReport",
     "StoredBytes",
     "TrainingReport",
@@ -79,6 +80,20 @@ __all__ = [
     "rate_step",
     "split_by_decay",
 ]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The part of a GPTConfig that figures rest on; `n_head` is None where it is not known."""
+
+    n_layer: int
+    n_head: int | None
+    n_embd: int
+    block_size: int
+    vocab_size: int
+    bias: bool
+    tied_head: bool
+    activation: str
 
 
 @dataclass(frozen=True)
@@ -106,7 +121,7 @@ class ModelReport:
     """
 
     name: str
-    config: GPTConfig
+    config: Sizes
     published_as: str | None
     published_labels: tuple[str, ...]
     parameters: ParameterCounts
@@ -138,6 +153,7 @@ def account(
     workload: Workload | None = None,
     *,
     changed: tuple[str, ...] = (),
+    n_head_known: bool = True,
     stored: StoredBytes | None = None,
 ) -> ModelReport:
     """Return the full account of a model.
@@ -147,6 +163,7 @@ def account(
         name: what to call it.
         workload: what it is to be put to.
         changed: fields of `config` that are not the named model's own.
+        n_head_known: whether `config.n_head` is more than a stand-in; no figure rests on it.
         stored: what its file holds.
     """
     work = workload or Workload()
@@ -154,7 +171,7 @@ def account(
     step = _rate(config, work)
     return ModelReport(
         name=name,
-        config=config,
+        config=_sizes(config, n_head_known),
         published_as=published[0] if published else None,
         published_labels=published[1] if published else (),
         parameters=count_parameters(config),
@@ -183,3 +200,16 @@ def _train(config: GPTConfig, work: Workload, step: StepReport | None) -> Traini
     if work.tokens is None:
         return None
     return estimate_training(config, work.tokens, work.hardware, work.mfu, step)
+
+
+def _sizes(config: GPTConfig, n_head_known: bool) -> Sizes:
+    return Sizes(
+        n_layer=config.n_layer,
+        n_head=config.n_head if n_head_known else None,
+        n_embd=config.n_embd,
+        block_size=config.block_size,
+        vocab_size=config.vocab_size,
+        bias=config.bias,
+        tied_head=config.tied_head,
+        activation=config.activation,
+    )
