@@ -4,5 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-COMMANDS: tuple[Callable[..., None], ...] = ()
+from nanogpt_cli.commands.params import params
+
+COMMANDS: tuple[Callable[..., None], ...] = (params,)
 """In --help order. A command's name is its function's, its help the docstring."""
