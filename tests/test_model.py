@@ -74,15 +74,10 @@ def test_state_dict_has_nanogpts_names_in_order() -> None:
 
 
 def test_head_is_tied_unless_the_config_says_otherwise() -> None:
-    assert build().lm_head.weight is build_wte(build())
-    untied = build(tied_head=False)
-    assert untied.get_num_params(False) == build().get_num_params(False) + 37 * 20
-
-
-def build_wte(model: GPT) -> nn.Parameter:
-    weight = model.lm_head.weight
-    assert model.transformer.wte.weight is weight
-    return weight
+    model, untied = build(), build(tied_head=False)
+    assert model.lm_head.weight is model.transformer.wte.weight
+    assert untied.lm_head.weight is not untied.transformer.wte.weight
+    assert untied.get_num_params(False) == model.get_num_params(False) + 37 * 20
 
 
 def test_get_num_params_counts_a_tied_head_once_and_leaves_out_wpe() -> None:

@@ -1,0 +1,175 @@
+"""The cached engine against `GPT.generate`, which caches nothing."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nanogpt_cli.errors import NanoGPTError
+from nanogpt_cli.generation.engine import forward_cached, generate_ids
+from nanogpt_cli.generation.kv_cache import KVCache
+from nanogpt_cli.model import GPT, GPTConfig
+from nanogpt_cli.sampling import Draws, Sampler, build_filters
+
+GREEDY = Sampler(greedy=True)
+
+
+def build(seed: int = 0, **sizes: object) -> GPT:
+    """A model whose weights are large enough that its choices are no near-ties."""
+    defaults = {"block_size": 12, "vocab_size": 31, "n_layer": 2, "n_head": 3, "n_embd": 24}
+    torch.manual_seed(seed)
+    model = GPT(GPTConfig(**{**defaults, **sizes})).eval()  # type: ignore[arg-type]
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.2)
+    return model
+
+
+def run(
+    model: GPT, prompt: list[int], sampler: Sampler, samples: int, new: int, **options: int
+) -> list[list[int]]:
+    draws = [Draws(0, prompt, index) for index in range(samples)]
+    texts: list[list[int]] = [[] for _ in draws]
+    for token in generate_ids(model, prompt, draws, sampler, max_new_tokens=new, **options):
+        if token.id is not None:
+            texts[token.index].append(token.id)
+    return texts
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    n_layer=st.integers(1, 3),
+    n_head=st.sampled_from([1, 3, 4]),
+    bias=st.booleans(),
+    tied_head=st.booleans(),
+    activation=st.sampled_from(["gelu", "gelu_tanh"]),
+    length=st.sampled_from([1, 11, 12, 36]),
+    samples=st.sampled_from([1, 4]),
+)
+@settings(max_examples=40, deadline=None)
+def test_greedy_ids_are_the_plain_loops(
+    seed: int,
+    n_layer: int,
+    n_head: int,
+    bias: bool,
+    tied_head: bool,
+    activation: str,
+    length: int,
+    samples: int,
+) -> None:
+    """Through block_size and 50 tokens past it, whatever the prompt's length."""
+    model = build(
+        seed, n_layer=n_layer, n_head=n_head, bias=bias, tied_head=tied_head, activation=activation
+    )
+    prompt = torch.randint(0, 31, (length,)).tolist()
+    expected = model.generate(torch.tensor([prompt]), 12 + 50, temperature=0)[0, length:].tolist()
+    assert run(model, prompt, GREEDY, samples, 12 + 50) == [expected] * samples
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+def test_cached_logits_equal_the_uncached(batch: int) -> None:
+    model, idx = build(), torch.randint(0, 31, (batch, 12))
+    uncached, _ = model(idx, idx)
+    cache = KVCache(model.config, batch, 12, model.lm_head.weight)
+    logits = [forward_cached(model, idx[:, :4], cache)]
+    logits += [forward_cached(model, idx[:, [t]], cache) for t in range(4, 12)]
+    torch.testing.assert_close(torch.stack(logits, 1), uncached[:, 3:], rtol=0, atol=1e-4)
+    assert torch.equal(model(idx, idx)[0], uncached)
+
+
+def test_cached_step_t_uses_row_t_of_wpe() -> None:
+    """A change to row 5 shows from position 5 on and nowhere before."""
+    model, idx = build(), torch.randint(0, 31, (1, 12))
+
+    def cached() -> list[torch.Tensor]:
+        cache = KVCache(model.config, 1, 12, model.lm_head.weight)
+        return [forward_cached(model, idx[:, [t]], cache) for t in range(12)]
+
+    before, before_uncached = cached(), model(idx, idx)[0]
+    with torch.no_grad():
+        model.transformer.wpe.weight[5] += 1
+    after, after_uncached = cached(), model(idx, idx)[0]
+    assert [torch.equal(*pair) for pair in zip(before, after, strict=True)] == [True] * 5 + [
+        False
+    ] * 7
+    assert torch.equal(before_uncached[:, :5], after_uncached[:, :5])
+
+
+def test_each_sample_is_its_own_whatever_their_number() -> None:
+    model, sampler = build(), Sampler(build_filters({"temperature": 1.5}))
+    alone, among = (run(model, [3, 1], sampler, n, 40) for n in (1, 5))
+    assert among[0] == alone[0]
+    assert len({tuple(text) for text in among}) == 5
+
+
+def test_samples_beyond_the_cache_budget_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, sampler = build(), Sampler(build_filters({"temperature": 1.5}))
+    at_once = run(model, [3, 1], sampler, 5, 20)
+    monkeypatch.setattr("nanogpt_cli.generation.engine.CACHE_BUDGET_BYTES", 1)
+    assert run(model, [3, 1], sampler, 5, 20) == at_once
+
+
+def test_top_k_of_one_is_greedy() -> None:
+    model = build()
+    assert run(model, [3], Sampler(build_filters({"top_k": 1})), 1, 40) == run(
+        model, [3], GREEDY, 1, 40
+    )
+
+
+def test_end_of_text_ends_its_own_sample_and_is_not_given() -> None:
+    model, sampler, eos = build(), Sampler(build_filters({"temperature": 2.0})), 7
+    free = run(model, [3, 1], sampler, 6, 60)
+    draws = [Draws(0, [3, 1], index) for index in range(6)]
+    tokens = list(generate_ids(model, [3, 1], draws, sampler, max_new_tokens=60, end_of_text=eos))
+    for index, text in enumerate(free):
+        cut = text[: text.index(eos)] if eos in text else text
+        own = [token for token in tokens if token.index == index]
+        assert [token.id for token in own if token.id is not None] == cut
+        reasons = [token.finish_reason for token in own]
+        assert reasons[-1] == ("eos" if eos in text else "length")
+        assert not any(reasons[:-1])
+    assert any(eos in text for text in free)
+    assert any(eos not in text[:40] for text in free)
+
+
+def test_no_new_tokens_ends_every_sample_at_once() -> None:
+    tokens = list(
+        generate_ids(build(), [3], [Draws(0, [3], i) for i in range(2)], GREEDY, max_new_tokens=0)
+    )
+    assert [(t.index, t.id, t.finish_reason) for t in tokens] == [
+        (0, None, "length"),
+        (1, None, "length"),
+    ]
+
+
+def test_a_weight_that_is_nan_is_named_with_the_step() -> None:
+    model = build()
+    with torch.no_grad():
+        model.transformer.wpe.weight[3, 0] = torch.nan
+    with pytest.raises(NanoGPTError) as caught:
+        run(model, [1, 2], GREEDY, 1, 5)
+    assert caught.value.message == (
+        "the model's logits are not finite at step 2: the first bad tensor is "
+        "the weight 'transformer.wpe.weight'"
+    )
+
+
+def test_an_overflow_on_the_way_is_named_by_its_module() -> None:
+    model = build(activation="gelu_tanh")
+    with torch.no_grad():
+        model.blocks[1].mlp.c_fc.weight.fill_(3e38)
+        model.blocks[1].mlp.c_proj.weight.fill_(3e38)
+    with pytest.raises(NanoGPTError, match=r"step 0: .* the output of 'transformer\.h\.1\.mlp"):
+        run(model, [1, 2], GREEDY, 1, 5)
+
+
+def test_an_id_outside_the_vocabulary_is_refused_before_it_is_fed_back() -> None:
+    class Broken(Sampler):
+        def __call__(self, logits: torch.Tensor, uniforms: object) -> torch.Tensor:  # noqa: ARG002
+            return torch.tensor([-9223372036854775808])
+
+    with pytest.raises(NanoGPTError) as caught:
+        run(build(), [1], Broken(), 1, 5)
+    assert caught.value.message == ("drew id -9223372036854775808 at step 0 on cpu: ids end at 30")

@@ -1,0 +1,162 @@
+"""Filters on hand-worked logits, the draw as a distribution, and the counter behind it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nanogpt_cli.errors import UsageError
+from nanogpt_cli.sampling import PIPELINE, Draws, Sampler, build_filters, draw
+from nanogpt_cli.sampling.temperature import Temperature
+from nanogpt_cli.sampling.top_k import TopK
+
+INF = math.inf
+
+
+@pytest.mark.parametrize("cls", PIPELINE)
+def test_a_filter_at_its_off_value_is_not_built(cls: type) -> None:
+    assert build_filters({cls.option: cls.off}) == ()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("cls", PIPELINE)
+def test_a_filter_keeps_something_changes_no_input_and_revives_nothing(cls: type) -> None:
+    logits = torch.tensor([[0.5, -INF, 3.0, 3.0], [-INF, -INF, -2.0, -INF]])
+    before = logits.clone()
+    for value in (1, 2, 3):
+        filtered = cls(value)(logits)
+        assert torch.equal(logits, before)
+        assert torch.isfinite(filtered).any(dim=-1).all()
+        assert not torch.isfinite(filtered[~torch.isfinite(logits)]).any()
+
+
+def test_filters_come_in_pipeline_order_whatever_the_mappings_order() -> None:
+    assert build_filters({"top_k": 3, "temperature": 0.5}) == (Temperature(0.5), TopK(3))
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("temperature", -0.1, "--temperature -0.1: it must be a number of at least 0"),
+        ("temperature", INF, "--temperature inf: it must be a number of at least 0"),
+        ("temperature", math.nan, "--temperature nan: it must be a number of at least 0"),
+        ("top_k", -1, "--top-k -1: it must be at least 0"),
+    ],
+)
+def test_a_value_out_of_range_is_refused(option: str, value: float, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        build_filters({option: value})
+    assert (caught.value.message, caught.value.exit_code) == (message, 2)
+
+
+def test_temperature_divides_differences() -> None:
+    filtered = Temperature(0.5)(torch.tensor([[1.0, 2.0, 4.0]]))
+    assert filtered.tolist() == [[-6.0, -4.0, 0.0]]
+
+
+@pytest.mark.parametrize("temperature", [1e-45, 1e-30, 1e30])
+def test_extreme_temperatures_stay_finite_at_the_top(temperature: float) -> None:
+    filtered = Temperature(temperature)(torch.tensor([[1.0, 200.0, -300.0]]))
+    assert filtered[0, 1] == 0
+    assert not filtered.isnan().any()
+
+
+@pytest.mark.parametrize(
+    ("k", "kept"),
+    [(1, [1]), (2, [1, 3]), (3, [0, 1, 3]), (4, [0, 1, 3, 4]), (5, [0, 1, 2, 3, 4]), (0, range(6))],
+)
+def test_top_k_keeps_exactly_k_lowest_id_first_among_equals(k: int, kept: list[int]) -> None:
+    logits = torch.tensor([[2.0, 5.0, 1.0, 5.0, 2.0, -3.0]])
+    survivors = TopK(k)(logits)[0].isfinite().nonzero().squeeze(-1).tolist()
+    assert survivors == list(kept)
+
+
+@given(
+    st.lists(st.integers(0, 4), min_size=2, max_size=40), st.integers(1, 45), st.integers(0, 2**32)
+)
+def test_top_k_equals_a_stable_sort(values: list[int], k: int, seed: int) -> None:
+    torch.manual_seed(seed)
+    rows = torch.stack([torch.tensor(values, dtype=torch.float32), torch.randn(len(values))])
+    for row, filtered in zip(rows, TopK(k)(rows), strict=True):
+        order = sorted(range(len(values)), key=lambda i: (-row[i].item(), i))
+        assert filtered.isfinite().nonzero().squeeze(-1).tolist() == sorted(order[:k])
+
+
+def test_three_of_five_survive_a_hot_draw() -> None:
+    """10,000 draws at temperature 5 give the true top 3 and nothing else."""
+    logits = torch.tensor([[0.1, 2.0, 1.5, -0.5, 1.9]])
+    sampler = Sampler(build_filters({"temperature": 5.0, "top_k": 3}))
+    stream = Draws(0, [1], 0)
+    drawn = sampler(logits.expand(10_000, -1), [stream.uniform(step) for step in range(10_000)])
+    assert set(drawn.tolist()) == {1, 2, 4}
+
+
+def test_draws_follow_the_distribution() -> None:
+    """A chi-square bound that a right draw breaks once in 10,000 seeds (3 degrees: 21.11)."""
+    probabilities = [0.5, 0.3, 0.15, 0.05]
+    logits = torch.tensor([probabilities]).log().expand(20_000, -1)
+    stream = Draws(3, [5, 6], 1)
+    counts = Counter(draw(logits, [stream.uniform(step) for step in range(20_000)]).tolist())
+    chi_square = sum(
+        (counts[i] - 20_000 * p) ** 2 / (20_000 * p) for i, p in enumerate(probabilities)
+    )
+    assert chi_square < 21.11
+
+
+def test_the_draw_is_the_inverse_of_the_cumulative_distribution() -> None:
+    logits = torch.tensor([[0.25, 0.0, 0.25, 0.5]]).log()
+    almost_one = 1 - 2.0**-53
+    uniforms = [0.0, 0.2499, 0.25, 0.4999, 0.5, almost_one]
+    assert draw(logits.expand(6, -1), uniforms).tolist() == [0, 0, 2, 2, 3, 3]
+
+
+def test_the_largest_uniform_never_lands_on_a_filtered_id() -> None:
+    logits = torch.tensor([[0.1, 0.2, 0.3, -INF, -INF], [-INF, -INF, 0.0, -INF, 5.0]])
+    assert draw(logits, [1 - 2.0**-53] * 2).tolist() == [2, 4]
+
+
+def test_a_row_draws_the_same_alone_and_among_others() -> None:
+    torch.manual_seed(0)
+    logits = torch.randn(64, 300)
+    filters = build_filters({"temperature": 0.9, "top_k": 20})
+    uniforms = torch.rand(64, dtype=torch.float64).tolist()
+    together = Sampler(filters)(logits, uniforms)
+    alone = [Sampler(filters)(logits[i : i + 1], uniforms[i : i + 1]).item() for i in range(64)]
+    assert together.tolist() == alone
+
+
+def test_forbidden_ids_are_never_drawn_nor_counted_among_k() -> None:
+    logits = torch.tensor([[9.0, 1.0, 8.0, 0.5]])
+    forbidden = torch.tensor([True, False, True, False])
+    assert Sampler(greedy=True, forbidden=forbidden)(logits, [0.5]).tolist() == [1]
+    sampler = Sampler((TopK(2),), forbidden=forbidden)
+    assert {sampler(logits, [u / 10]).item() for u in range(10)} == {1, 3}
+
+
+def test_greedy_takes_the_lowest_of_equals() -> None:
+    logits = torch.tensor([[1.0, 3.0, 3.0], [2.0, 2.0, 2.0]])
+    assert Sampler(greedy=True)(logits, [0.9, 0.9]).tolist() == [1, 0]
+
+
+def test_uniforms_depend_on_seed_prompt_number_and_step_alone() -> None:
+    def stream(seed: int = 1, prompt: tuple[int, ...] = (1, 2), index: int = 0) -> list[float]:
+        draws = Draws(seed, prompt, index)
+        return [draws.uniform(step) for step in (0, 511, 512, 1024)]
+
+    backwards = Draws(1, (1, 2), 0)
+    assert [backwards.uniform(step) for step in (1024, 512, 511, 0)][::-1] == stream()
+    others = [stream(seed=2), stream(prompt=(1, 3)), stream(prompt=(1,)), stream(index=1)]
+    assert all(other != stream() for other in others)
+    assert all(0 <= u < 1 for u in stream())
+    assert len(set(stream())) == 4
+
+
+def test_the_uniforms_are_these_for_ever() -> None:
+    """Texts under a seed are a promise: this stream must never change."""
+    draws = Draws(1337, [0, 50256], 2)
+    promised = [0.5752888010470804, 0.7455050463041268, 0.7432155871553136]
+    assert [draws.uniform(step) for step in (0, 1, 600)] == promised
