@@ -66,7 +66,7 @@ class RankTokenizer:
         if self._lacking:
             require_bytes(self, text, self._lacking)
         ids: list[int] = []
-        for part in _cut_long_blanks(text):
+        for part in _cut_long_blanks(text, allowed):
             ids += self._encoding.encode(part, allowed_special=allowed, disallowed_special=())
         return ids
 
@@ -98,14 +98,17 @@ def _list_ids(ranks: dict[bytes, int], special: dict[str, int], n_vocab: int) ->
     return sorted((*ranks.values(), *special.values()))
 
 
-def _cut_long_blanks(text: str) -> Iterator[str]:
+def _cut_long_blanks(text: str, allowed: set[str]) -> Iterator[str]:
     """Yield parts of `text` that encode one by one as they would together.
 
     The split's lookahead gives up, and takes the process with it, on blanks without end before
-    a word. The split always cuts such a run before its last character, so we may.
+    a word. The split always cuts such a run before its last character, so we may; not before a
+    special token, where the split ends anyway.
     """
     start = 0
     for run in _LONG_BLANK.finditer(text):
+        if text.startswith(tuple(allowed), run.end()):
+            continue
         yield text[start : run.start()]
         yield text[run.start() : run.end() - 1]
         start = run.end() - 1

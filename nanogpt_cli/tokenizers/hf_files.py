@@ -70,7 +70,7 @@ def read_hf(path: Path) -> HfFiles:
     pipeline = content if "model" in content and not isinstance(content["model"], int) else None
     vocab = _check_vocab(content if pipeline is None else _vocab_of(content, path), path)
     merges = read_merges(path.parent / "merges.txt") if pipeline is None else []
-    added = dict(_added_tokens(path.parent, pipeline or {}, settings, vocab))
+    added = _added_tokens(path.parent, pipeline or {}, settings, vocab)
     if not vocab and not added:
         raise TokenizerError(f"{path} has no tokens")
     return HfFiles(
@@ -142,31 +142,53 @@ def _check_id(number: object, token: object, path: Path) -> int:
 
 def _added_tokens(
     folder: Path, pipeline: dict[str, object], settings: dict[str, object], vocab: dict[str, int]
-) -> Iterator[tuple[str, AddedToken]]:
-    """Yield added tokens from every file that may name some; the later ones say more."""
+) -> dict[str, AddedToken]:
+    """Return the added tokens of every file that may name some; the later ones say more."""
+    added: dict[str, AddedToken] = {}
+    path = folder / "added_tokens.json"
+    for token, number in _read_optional(path).items():
+        added[token] = AddedToken(_check_id(number, token, path), False, {})
+    for names in (settings, _read_optional(folder / "special_tokens_map.json")):
+        for token, flags in _special_names(names):
+            if token in added or token in vocab:
+                number = added[token].number if token in added else vocab[token]
+                added[token] = AddedToken(number, True, flags)
     if END_OF_TEXT in vocab and not pipeline:
-        yield END_OF_TEXT, AddedToken(vocab[END_OF_TEXT], True, {})
-    for token, number in _read_optional(folder / "added_tokens.json").items():
-        path = folder / "added_tokens.json"
-        yield token, AddedToken(_check_id(number, token, path), False, {})
+        added.setdefault(END_OF_TEXT, AddedToken(vocab[END_OF_TEXT], True, {}))
     by_id = settings.get("added_tokens_decoder")
     for key, entry in by_id.items() if isinstance(by_id, dict) else ():
         number = int(key) if key.isdecimal() and len(key) <= 9 else key
-        yield _read_added(entry, number, folder / "tokenizer_config.json")
+        added.update([_read_added(entry, number, folder / "tokenizer_config.json")])
     listed = pipeline.get("added_tokens")
     for entry in listed if isinstance(listed, list) else ():
         number = entry.get("id") if isinstance(entry, dict) else None
-        yield _read_added(entry, number, folder / "tokenizer.json")
+        added.update([_read_added(entry, number, folder / "tokenizer.json")])
+    return added
+
+
+def _special_names(named: dict[str, object]) -> Iterator[tuple[str, dict[str, bool]]]:
+    """Yield the tokens that a file gives a role, such as `eos_token`, and how they match."""
+    for role, value in named.items():
+        if not role.endswith(("_token", "_special_tokens")):
+            continue
+        for entry in value if isinstance(value, list) else [value]:
+            if isinstance(entry, str):
+                yield entry, {}
+            elif isinstance(entry, dict) and isinstance(entry.get("content"), str):
+                yield entry["content"], _flags(entry)
+
+
+def _flags(entry: dict[str, object]) -> dict[str, bool]:
+    names = ("lstrip", "rstrip", "normalized", "single_word")
+    return {name: value for name in names if isinstance(value := entry.get(name), bool)}
 
 
 def _read_added(entry: object, number: object, path: Path) -> tuple[str, AddedToken]:
     if not isinstance(entry, dict) or not isinstance(entry.get("content"), str):
         raise TokenizerError(f"{path}: the added token {number!r} has no content")
     token = entry["content"]
-    names = ("lstrip", "rstrip", "normalized", "single_word")
-    flags = {name: entry[name] for name in names if isinstance(entry.get(name), bool)}
     special = entry.get("special") is True
-    return token, AddedToken(_check_id(number, token, path), special, flags)
+    return token, AddedToken(_check_id(number, token, path), special, _flags(entry))
 
 
 def _find_end_of_text(

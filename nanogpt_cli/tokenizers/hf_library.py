@@ -33,6 +33,7 @@ class HfTokenizer:
         self.is_bpe = pieces.is_bpe
         self._to_bytes = pieces.to_bytes
         self._added = {entry.number: token for token, entry in files.added.items()}
+        self._plain_added = [token for token, entry in files.added.items() if not entry.special]
         self._library = _build(files)
         self._pieces = {number: token for token, number in _numbered(self._library).items()}
         self._known = sorted(self._pieces)
@@ -47,10 +48,7 @@ class HfTokenizer:
         """
         text, _ = replace_surrogates(text)
         if self._lacking:
-            plain = text
-            for token in self._added.values():
-                plain = plain.replace(token, "")
-            require_bytes(self, plain, self._lacking)
+            require_bytes(self, self._without_added(text, special), self._lacking)
         self._library.encode_special_tokens = not special
         ids: list[int] = self._library.encode(text, add_special_tokens=False).ids
         return ids
@@ -76,6 +74,11 @@ class HfTokenizer:
         whole = len(self._known) == self.n_vocab
         return range(self.n_vocab) if whole else self._known
 
+    def _without_added(self, text: str, special: bool) -> str:
+        for token in self._added.values() if special else self._plain_added:
+            text = text.replace(token, "")
+        return text
+
 
 def _choose(files: HfFiles) -> Pieces:
     return BYTE_LEVEL if files.pipeline is None else choose_pieces(files.pipeline, str(files.path))
@@ -85,13 +88,14 @@ def _build(files: HfFiles) -> tokenizers.Tokenizer:
     """Return the library's tokenizer, with every added token under the id its file gives."""
     try:
         library = _build_tables(files) if files.pipeline is None else _build_pipeline(files)
+        library.no_truncation()
+        library.no_padding()
+        for token, entry in sorted(files.added.items(), key=lambda item: item[1].number):
+            flagged = tokenizers.AddedToken(token, special=entry.special, **entry.flags)
+            (library.add_special_tokens if entry.special else library.add_tokens)([flagged])
     except Exception as error:  # the library raises nothing narrower
         raise TokenizerError(f"{files.path} is no tokenizer that works: {error}") from error
-    library.no_truncation()
-    library.no_padding()
-    for token, entry in sorted(files.added.items(), key=lambda item: item[1].number):
-        flagged = tokenizers.AddedToken(token, special=entry.special, **entry.flags)
-        (library.add_special_tokens if entry.special else library.add_tokens)([flagged])
+    for token, entry in files.added.items():
         number = library.token_to_id(token)
         if number != entry.number:
             raise TokenizerError(

@@ -76,18 +76,15 @@ def choose_pieces(pipeline: dict[str, object], source: str) -> Pieces:
     )
 
 
-def _steps(step: object) -> Iterator[dict[str, object]]:
+def _steps(step: object, depth: int = 4) -> Iterator[dict[str, object]]:
     """Yield the steps of a pipeline's part, which may be one, none or a nested sequence."""
     if not isinstance(step, dict):
         return
-    parts = [
-        part for key in ("pretokenizers", "decoders", "normalizers") if (part := step.get(key))
-    ]
-    if step.get("type") != "Sequence" or not parts:
-        yield step
-        return
-    for part in parts[0] if isinstance(parts[0], list) else ():
-        yield from _steps(part)
+    yield step
+    for key in ("pretokenizers", "decoders", "normalizers"):
+        parts = step.get(key)
+        for part in parts if isinstance(parts, list) and depth else ():
+            yield from _steps(part, depth - 1)
 
 
 def _blank_mark(steps: list[dict[str, object]]) -> str:
@@ -95,7 +92,7 @@ def _blank_mark(steps: list[dict[str, object]]) -> str:
     for step in steps:
         if step.get("type") == "Metaspace":
             return _text(step.get("replacement"), "▁")
-        if step.get("type") == "Prepend" and step.get("prepend") == "▁":
+        if "▁" in (step.get("prepend"), step.get("content")):
             return "▁"
     return ""
 

@@ -100,7 +100,7 @@ def check_fit(found: Found, vocab_size: int) -> tuple[str, ...]:
     if found.n_vocab is None or found.n_vocab == vocab_size:
         return ()
     if not 0 <= vocab_size - found.n_vocab <= MOST_PADDING:
-        source = found.path or f"the {found.name} tokenizer"
+        source = f"{found.path} ({found.name})" if found.path else f"the {found.name} tokenizer"
         raise TokenizerError(
             f"{source} has {found.n_vocab} ids and the model has {vocab_size}: "
             "they do not belong together",
@@ -174,9 +174,13 @@ def _look_at(path: Path, kinds: tuple[TokenizerKind, ...], option: str, accepted
         raise TokenizerError(f"{path} has no tokenizer in it: looked for {kept}", _HINT)
     if not is_file(path):
         raise UsageError(f"nothing that {option} can read lies at {path}", f"give {accepted}")
+    if len(kinds) == 1:
+        return _examine_given(kinds[0], path)
     head = read_head(path)
-    kind = next((kind for kind in kinds if kind.sniff(path, head)), char.KIND)
-    return _examine_given(kind, path)
+    for kind in kinds:
+        if kind.sniff(path, head):
+            return _examine_given(kind, path)
+    raise TokenizerError(f"{path} is no tokenizer of a kind known here", f"give {accepted}")
 
 
 def _examine_given(kind: TokenizerKind, path: Path | None) -> Found:
