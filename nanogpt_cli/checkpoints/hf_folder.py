@@ -10,7 +10,13 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from nanogpt_cli.checkpoints.contents import Contents, GlobalUse
 from nanogpt_cli.checkpoints.hf_config import CONFIG_NAME, load_json, read_hf_config
+from nanogpt_cli.checkpoints.impostors import explain
+from nanogpt_cli.checkpoints.impostors import explain
 from nanogpt_cli.checkpoints.safetensors_file import SafetensorsFile
+from nanogpt_cli.checkpoints.torch_legacy import TorchLegacy
+from nanogpt_cli.checkpoints.torch_zip import TorchZip
+from nanogpt_cli.checkpoints.torch_legacy import TorchLegacy
+from nanogpt_cli.checkpoints.torch_zip import TorchZip
 from nanogpt_cli.errors import CheckpointError, name_some
 
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
@@ -102,13 +108,10 @@ def describe_weights(path: Path) -> Contents:
     Raises:
         CheckpointError: a file of no known format.
     """
-    from nanogpt_cli.checkpoints.torch_legacy import TorchLegacyFile
-    from nanogpt_cli.checkpoints.torch_zip import TorchZipFile
-
-    for format_ in (SafetensorsFile(), TorchZipFile(), TorchLegacyFile()):
+    for format_ in (SafetensorsFile(), TorchZip(), TorchLegacy()):
         if format_.sniff(path):
             return format_.describe(path)
-    raise CheckpointError(f"{str(path)!r} holds neither safetensors nor a PyTorch checkpoint")
+    raise explain(path)
 
 
 def _describe_shards(folder: Path, index: Path) -> tuple[Contents, ...]:

@@ -37,9 +37,9 @@ def stream_text(tokens: Iterable[NewToken], tokenizer: Tokenizer) -> Iterator[Pi
     for token in tokens:
         text = ""
         if token.id is not None:
-            between = tokenizer.separator if token.index in streams else b""
-            stream = streams.setdefault(token.index, TextStream())
-            text = stream.feed(between + tokenizer.token_bytes(token.id))
+            if token.index not in streams:
+                streams[token.index] = TextStream(tokenizer)
+            text = streams[token.index].feed(token.id)
         if token.finish_reason is not None and token.index in streams:
             text += streams.pop(token.index).finish()
         yield Piece(token.index, token.id, text, token.finish_reason)
