@@ -5,12 +5,16 @@ Pure: reports in, something for rich to draw out.
 
 from __future__ import annotations
 
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from nanogpt_cli.accounting import ModelReport
-from nanogpt_cli.commands.params_tables import FORMULA, format_days, format_utilisation
+from nanogpt_cli.commands.params_tables import (
+    FORMULA,
+    draw_table,
+    format_days,
+    format_utilisation,
+)
 from nanogpt_cli.output import visible
 
 COMPARED: tuple[tuple[str, str], ...] = (
@@ -54,7 +58,7 @@ COMPARED: tuple[tuple[str, str], ...] = (
 
 def render_models(models: tuple[ModelReport, ...]) -> Table:
     """Return several models' accounts, side by side."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+    table = draw_table()
     table.add_column("", no_wrap=True)
     for model in models:
         table.add_column(Text(visible(model.name)), justify="right")

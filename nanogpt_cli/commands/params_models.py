@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from nanogpt_cli.accounting import ModelReport, StoredBytes, Workload, account, find_known_config
@@ -131,11 +132,16 @@ def _exists(name: str) -> bool:
 
 def _refuse_unknown_name(name: str) -> None:
     """Tell a misspelt model from a missing path: a word without dots and slashes is a model."""
-    if re.fullmatch(r"[\w-]+", name) and name != "demo" and not _exists(name):
-        raise UsageError(
-            f"unknown model {name!r}: known are {', '.join([*PRESETS, 'distilgpt2', 'demo'])}",
-            hint="or give a path, a hub id owner/name, or sizes such as --n-layer 12 --n-embd 768",
-        )
+    if not re.fullmatch(r"[\w-]+", name) or name == "demo" or _exists(name):
+        return
+    known = [*PRESETS, "distilgpt2", "demo"]
+    close = get_close_matches(name.lower().replace("_", "-"), known, n=1, cutoff=0.9)
+    raise UsageError(
+        f"unknown model {name!r}: known are {', '.join(known)}",
+        hint=f"did you mean {close[0]}"
+        if close
+        else "or give a path, a hub id owner/name, or sizes such as --n-layer 12 --n-embd 768",
+    )
 
 
 def _from_checkpoint(name: str, sizes: Mapping[str, int], *, offline: bool) -> Subject:

@@ -20,8 +20,7 @@ FORMULA = "6N + 12·L·H·Q·T"
 
 def render_model(model: ModelReport) -> RenderableType:
     """Return one model's account."""
-    sections: list[RenderableType] = [
-        _title(model),
+    sections = (
         _counts(model),
         _breakdown(model),
         _decay(model),
@@ -30,27 +29,36 @@ def render_model(model: ModelReport) -> RenderableType:
         *_step(model),
         *_training(model),
         _rest(model),
-    ]
-    return Group(*sections)
+    )
+    spaced = (line for section in sections for line in ("", section))
+    return Group(_title(model), *spaced)
 
 
 def _table(title: str, *columns: str) -> Table:
-    """Return a table of a label, right-aligned numbers, a column of remarks, an empty line."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+    """Return a table of a label, right-aligned numbers, and a column of remarks."""
+    table = draw_table()
     table.add_column(title, no_wrap=True)
     for column in columns:
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("", style="dim")
-    table.caption, table.caption_justify = " ", "left"
     return table
 
 
+def draw_table() -> Table:
+    """Return an empty table in this command's style."""
+    return Table(
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 0, 0, 1),
+        header_style="bold",
+    )
+
+
 def _title(model: ModelReport) -> Text:
+    changed = f" (by flags: {', '.join(model.changed)})" if model.changed else ""
     title = Text(visible(model.name), style="bold")
-    title.append(f": {describe_sizes(model.config)}", style="not bold")
-    if model.changed:
-        title.append(f"; by flags: {', '.join(model.changed)}", style="not bold")
-    return title.append("\n")
+    return title.append(f"{changed}\n{describe_sizes(model.config)}", style="not bold")
 
 
 def describe_sizes(sizes: Sizes) -> str:
@@ -60,7 +68,7 @@ def describe_sizes(sizes: Sizes) -> str:
     head = "tied head" if sizes.tied_head else "untied head"
     return (
         f"{sizes.n_layer:,} layers, {heads}, {sizes.n_embd:,} wide, "
-        f"context {sizes.block_size:,}, vocabulary {sizes.vocab_size:,}, {bias}, {head}"
+        f"block {sizes.block_size:,}, vocab {sizes.vocab_size:,}, {bias}, {head}"
     )
 
 
@@ -69,14 +77,14 @@ def _counts(model: ModelReport) -> Table:
     table = _table("parameters", "count", "--rule")
     counts = model.parameters
     rows = (
-        ("all, the head once", counts.total, "total", _label(model)),
+        ("all, a tied head once", counts.total, "total", _label(model)),
         ("without wpe", counts.nanogpt, "nanogpt", f"nanoGPT prints {counts.nanogpt / 1e6:.2f}M"),
         ("without wte and wpe", counts.non_embedding, "non-embedding", "N of the scaling laws"),
         (
             "summed over a state dict",
             counts.state_dict,
             "state-dict",
-            f"{model.state_dict_tensors:,} tensors" + (", a tied head twice" if tied else ""),
+            f"{model.state_dict_tensors:,} tensors" + (", head twice" if tied else ""),
         ),
     )
     for label, count, rule, remark in rows:
@@ -86,33 +94,24 @@ def _counts(model: ModelReport) -> Table:
 
 def _label(model: ModelReport) -> str:
     if model.published_as is None:
-        return "num_parameters in Hugging Face"
+        return "as Hugging Face counts"
     today, *first = model.published_labels
-    return f"{model.published_as}: {today}" + "".join(f", at first called {old}" for old in first)
+    return f"{model.published_as}: {today}" + "".join(f", first {old}" for old in first)
 
 
 def _breakdown(model: ModelReport) -> Table:
-    table = _table("where they are", "each", "times", "parameters", "share")
-    for row in model.breakdown.rows:
-        table.add_row(
-            row.name,
-            format_count(row.parameters_each),
-            format_count(row.copies),
-            format_count(row.parameters),
-            _percent(row.share),
-            f"tied to {row.tied_to} ({row.tied_parameters:,})" if row.tied_to else "",
-        )
+    table = _table("where they are", "each", "in all", "share")
     parts = model.breakdown
+    for row in parts.rows:
+        tied = f"tied to {row.tied_to} ({row.tied_parameters:,})" if row.tied_to else ""
+        table.add_row(
+            row.name, f"{row.parameters_each:,}", f"{row.parameters:,}", _percent(row.share), tied
+        )
     table.add_section()
-    table.add_row(
-        "one block",
-        format_count(parts.block),
-        f"{model.config.n_layer:,}",
-        format_count(parts.blocks),
-        _percent(parts.blocks / parts.total),
-        "in the rows above",
-    )
-    table.add_row("total", "", "", format_count(parts.total), _percent(1.0))
+    share = _percent(parts.blocks / parts.total)
+    label = f"h: {model.config.n_layer:,} blocks"
+    table.add_row(label, f"{parts.block:,}", f"{parts.blocks:,}", share, "the h rows together")
+    table.add_row("total", "", f"{parts.total:,}", _percent(1.0))
     return table
 
 
@@ -127,27 +126,27 @@ def _decay(model: ModelReport) -> Table:
 
 def _memory(model: ModelReport) -> Table:
     table = _table("bytes", "float32", "bf16, fp16", "int8")
-    for label, sizes, remark in _memory_rows(model):
-        table.add_row(label, *(format_count(size) if size else "" for size in sizes), remark)
+    for label, sizes in _memory_rows(model):
+        table.add_row(label, *(format_count(size) if size else "" for size in sizes))
     return table
 
 
-def _memory_rows(model: ModelReport) -> Iterable[tuple[str, tuple[int, int, int], str]]:
+def _memory_rows(model: ModelReport) -> Iterable[tuple[str, tuple[int, int, int]]]:
     memory, cache = model.memory, model.kv_cache
     weights = memory.weights_bytes
-    yield "weights", (weights["float32"], weights["bfloat16"], weights["int8"]), ""
-    yield "Adam moments", (memory.adam_moments_bytes, 0, 0), ""
-    yield "weights + Adam", (memory.weights_and_adam_bytes, 0, 0), "a training checkpoint"
-    yield "+ gradients", (memory.training_bytes, 0, 0), "in training, before activations"
+    yield "weights", (weights["float32"], weights["bfloat16"], weights["int8"])
+    yield "Adam moments", (memory.adam_moments_bytes, 0, 0)
+    yield "weights + Adam (checkpoint)", (memory.weights_and_adam_bytes, 0, 0)
+    yield "+ gradients (training)", (memory.training_bytes, 0, 0)
     if model.stored is None or not model.stored.masks_bytes:
-        yield "causal masks", (memory.masks_bytes, 0, 0), "if stored, one a layer"
+        yield "causal masks if stored", (memory.masks_bytes, 0, 0)
     per_token, full, batch = cache.per_token_bytes, cache.full_context_bytes, cache.batch_bytes
     context = f"{model.config.block_size:,} tokens"
-    yield "KV cache, a token", (per_token["float32"], per_token["bfloat16"], 0), ""
-    yield f"KV cache, {context}", (full["float32"], full["bfloat16"], 0), ""
+    yield "KV cache, a token", (per_token["float32"], per_token["bfloat16"], 0)
+    yield f"KV cache, {context}", (full["float32"], full["bfloat16"], 0)
     if cache.batch_size > 1:
         label = f"KV cache, {cache.batch_size:,} x {context}"
-        yield label, (batch["float32"], batch["bfloat16"], 0), ""
+        yield label, (batch["float32"], batch["bfloat16"], 0)
 
 
 def _flops(model: ModelReport) -> Table:
@@ -167,18 +166,14 @@ def _flops(model: ModelReport) -> Table:
         ("forward", flops.forward_flops),
     )
     for label, count in (*layer, *whole):
-        remark = "in each block, as are the next four" if label == "q, k, v" else ""
+        remark = "in each block, as the next four" if label == "q, k, v" else ""
         table.add_row(label, format_count(count), _percent(count / flops.forward_flops), remark)
     table.add_row("forward + backward", format_count(flops.forward_backward_flops), "", "times 3")
     table.add_section()
     for formula, n in ((flops.formula, "without wpe"), (flops.formula_total, "all")):
-        table.add_row(
-            FORMULA,
-            format_count(formula.flops_per_sequence),
-            "",
-            f"N {n}; {formula.flops_per_token:,} a token; "
-            f"{formula.ratio_to_itemised:.4f} of the itemised",
-        )
+        ratio = f"N {n}; {formula.ratio_to_itemised:.4f} x itemised"
+        table.add_row(FORMULA, format_count(formula.flops_per_sequence), "", ratio)
+        table.add_row("  a token", format_count(formula.flops_per_token))
     return table
 
 
@@ -187,9 +182,8 @@ def _step(model: ModelReport) -> list[Table]:
     if step is None:
         return []
     table = _table("training step", "")
-    table.add_row(
-        "time", f"{step.step_seconds:g} s", f"{step.sequences:,} sequences on {_on(step.hardware)}"
-    )
+    sequences = "1 sequence" if step.sequences == 1 else f"{step.sequences:,} sequences"
+    table.add_row("time", f"{step.step_seconds:g} s", f"{sequences} on {_on(step.hardware)}")
     table.add_row("tokens a second", f"{step.tokens_per_second:,.0f}")
     table.add_row("FLOPs a second", f"{step.flops_per_second:.4g}", FORMULA)
     table.add_row("MFU", format_utilisation(step.mfu), f"{FORMULA}, {_peak(step.hardware)}")
