@@ -11,10 +11,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from nanogpt_cli.checkpoints.contents import Contents, GlobalUse
 from nanogpt_cli.checkpoints.hf_config import CONFIG_NAME, load_json, read_hf_config
 from nanogpt_cli.checkpoints.impostors import explain
-from nanogpt_cli.checkpoints.impostors import explain
 from nanogpt_cli.checkpoints.safetensors_file import SafetensorsFile
-from nanogpt_cli.checkpoints.torch_legacy import TorchLegacy
-from nanogpt_cli.checkpoints.torch_zip import TorchZip
 from nanogpt_cli.checkpoints.torch_legacy import TorchLegacy
 from nanogpt_cli.checkpoints.torch_zip import TorchZip
 from nanogpt_cli.errors import CheckpointError, name_some

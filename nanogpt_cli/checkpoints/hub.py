@@ -6,7 +6,6 @@ raises leaves here as one NanoGPTError a cause, never as a traceback of the netw
 
 from __future__ import annotations
 
-import logging
 import re
 import threading
 import warnings
@@ -119,15 +118,16 @@ def _client_is_offline() -> bool:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Silence the client's log, and turn its warning of a full disk into an error."""
-    logger = logging.getLogger("huggingface_hub")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    from huggingface_hub.utils import logging
+
+    level = logging.get_verbosity()
+    logging.set_verbosity(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("error", message=hub_errors.FULL_DISK)
             yield
     finally:
-        logger.setLevel(level)
+        logging.set_verbosity(level)
 
 
 def _online(model: _Model) -> Fetched:
@@ -162,7 +162,7 @@ def _ask(model: _Model) -> None:
     def ask() -> None:
         try:
             answer = get_hf_file_metadata(url, timeout=READ_SECONDS)
-            if answer.commit_hash is None:
+            if not answer.commit_hash:
                 failures.append(ConnectionError("what answers is not the hub"))
         except EntryNotFoundError:
             pass

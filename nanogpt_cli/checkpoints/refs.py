@@ -87,7 +87,7 @@ def locate(ref: str | None, *, offline: bool = False, default_to_demo: bool = Tr
 def _default(default_to_demo: bool) -> Located:
     if not default_to_demo:
         raise UsageError("no checkpoint was given", hint="give a file, a folder or a model's name")
-    if os.path.lexists(DEFAULT_PATH):
+    if _exists(str(DEFAULT_PATH)):
         note = f"no checkpoint was named: using {DEFAULT_PATH}"
         return Located(None, _regular_file(DEFAULT_PATH), "file", notes=(note,))
     return _demo(None, f"no checkpoint was named and there is no {DEFAULT_PATH}: using {DEMO}")
@@ -103,9 +103,20 @@ def _demo(given: str | None, *notes: str) -> Located:
 
 
 def _exists(ref: str) -> bool:
+    """Return whether a path is there, be it a broken link."""
     try:
-        return os.path.lexists(ref)
-    except ValueError:  # a zero byte, which no path can have
+        Path(ref).lstat()
+    except PermissionError as error:
+        raise NanoGPTError(f"cannot look for {ref!r}: {error.strerror}") from error
+    except (OSError, ValueError):  # nothing there; ValueError: a zero byte, which no path can have
+        return False
+    return True
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return stat.S_ISDIR(path.stat().st_mode)
+    except OSError:
         return False
 
 
@@ -115,10 +126,10 @@ def _local(ref: str) -> Located:
     if ref == DEMO or ref in STOCK or ref in STOCK.values():
         other = "the model inside the package" if ref == DEMO else "the model of that name"
         notes = (f"{ref!r} is a local path and is used, not {other}",)
-    if not path.is_dir():
+    if not _is_folder(path):
         return Located(ref, _regular_file(path), "file", notes=notes)
     found, folder_notes = _in_folder(path)
-    kind = "folder" if found.is_dir() else "file"
+    kind = "folder" if found == path else "file"
     return Located(ref, found, kind, notes=notes + folder_notes)
 
 
@@ -158,12 +169,13 @@ def _in_folder(folder: Path) -> tuple[Path, tuple[str, ...]]:
     """Return the checkpoint in a folder, and notes about what was passed over."""
     try:
         names = sorted(entry.name for entry in folder.iterdir())
+        is_hugging_face = HuggingFaceFolder().sniff(folder)
     except OSError as error:
         raise NanoGPTError(f"cannot read folder {str(folder)!r}: {error.strerror}") from error
     if "ckpt.pt" in names:
         return _regular_file(folder / "ckpt.pt"), ()
     torch_files = [name for name in names if name.lower().endswith((".pt", ".pth"))]
-    if HuggingFaceFolder().sniff(folder):
+    if is_hugging_face:
         # A trainer leaves optimizer.pt and its like beside the weights.
         passed = f"the Hugging Face model is used, not {name_some(torch_files)} beside it"
         return folder, (passed,) if torch_files else ()
@@ -191,7 +203,7 @@ def _no_checkpoint(folder: Path, names: list[str]) -> NanoGPTError:
 
 def _is_hub_id(ref: str) -> bool:
     name = ref.partition("@")[0]
-    if not HUB_ID.fullmatch(ref) or Path(name.partition("/")[0]).is_dir():
+    if not HUB_ID.fullmatch(ref) or _is_folder(Path(name.partition("/")[0])):
         return False
     return not any(part.lower().endswith(WEIGHT_SUFFIXES) for part in (name, ref))
 
