@@ -72,6 +72,6 @@ class TensorReader:
             member = read_directory(info.path).get(info.member)
             if member is None:
                 raise CheckpointError(f"{str(info.path)!r} lacks {info.member!r}", _CHANGED)
-            data = bytearray(read_member(info.path, member, info.storage_bytes))
+            data = read_member(info.path, member, info.storage_bytes)
             self._unpacked = (info.path, info.member, data)
         return self._unpacked[2]

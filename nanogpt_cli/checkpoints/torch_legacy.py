@@ -6,14 +6,12 @@ once for the types of the storages, once with their places.
 
 from __future__ import annotations
 
-import mmap
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nanogpt_cli import pickles
 from nanogpt_cli.checkpoints.contents import Contents, GlobalUse
+from nanogpt_cli.checkpoints.files import errors_name, map_file, read_start
 from nanogpt_cli.checkpoints.torch_rebuild import (
     TORCH_CALLS,
     TORCH_CONSTANTS,
@@ -27,7 +25,6 @@ from nanogpt_cli.errors import CheckpointError
 MAGIC = 0x1950A86A20F9469CFC6C
 PROTOCOL = 1001
 _HEAD = 64
-_CUT = "the file is cut short: download or copy it again"
 
 
 class TorchLegacy:
@@ -40,10 +37,7 @@ class TorchLegacy:
 
     def sniff(self, path: Path) -> bool:
         """Return whether a file begins with the pickle of torch's magic number."""
-        if not path.is_file():
-            return False
-        with path.open("rb") as file:
-            start = file.read(_HEAD)
+        start = read_start(path, _HEAD)
         try:
             made, _ = pickles.load_at(start, 0)
         except CheckpointError:
@@ -57,12 +51,8 @@ class TorchLegacy:
             CheckpointError: damaged, cut, or a pickle that would call what is not on the written
                 list.
         """
-        try:
-            with map_file(path) as data:
-                root, globals_ = _read(data, path)
-        except CheckpointError as error:
-            message = f"cannot read {str(path)!r}: {error.message}"
-            raise CheckpointError(message, error.hint) from error
+        with errors_name(path), map_file(path) as data:
+            root, globals_ = _read(data, path)
         return Contents(
             path=path,
             format=self.name,
@@ -71,13 +61,6 @@ class TorchLegacy:
             root=root,
             globals=globals_,
         )
-
-
-@contextmanager
-def map_file(path: Path) -> Iterator[mmap.mmap]:
-    """Map a file that is not empty, for reading."""
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        yield data
 
 
 def find_object(data: pickles.Buffer) -> int:
@@ -90,7 +73,7 @@ def find_object(data: pickles.Buffer) -> int:
     version, at = pickles.load_at(data, at, name="the version")
     system, at = pickles.load_at(data, at, name="the system's facts")
     if magic.value != MAGIC or version.value != PROTOCOL:
-        raise CheckpointError(f"its version is {str(version.value)[:40]}, and {PROTOCOL} is known")
+        raise CheckpointError(f"its version is not {PROTOCOL}, the one that is known")
     if not isinstance(system.value, dict) or system.value.get("little_endian") is not True:
         raise CheckpointError(
             "it was written on a big-endian machine, and only little-endian files can be read"
@@ -109,6 +92,8 @@ class _Storages:
     def persist(self, identity: object) -> object:
         """Return the storage, or the part of it, that a persistent id names."""
         if isinstance(identity, tuple) and len(identity) == 4 and identity[0] == "module":
+            if not isinstance(identity[1], pickles.Global):
+                raise pickles.Malformed("a module without its class")
             return identity[1]
         kind, key, numel, rest = read_identity(identity, 6)
         width = element_bytes(kind.dtype)
@@ -139,13 +124,20 @@ def _read(data: pickles.Buffer, path: Path) -> tuple[object, tuple[GlobalUse, ..
     storages = _Storages(path, {})
     _, after = _load_object(data, start, storages)
     keys, after = pickles.load_at(data, after, name="the list of storages")
-    if not isinstance(keys.value, list) or len(set(map(str, keys.value))) != len(keys.value):
-        raise CheckpointError("its list of storages is no list, or names one twice")
-    storages.found = _place(data, after, keys.value, storages.found)
+    storages.found = _place(data, after, _names(keys.value), storages.found)
     storages.are_placed = True
     made, _ = _load_object(data, start, storages)
     uses = tuple(GlobalUse(use.name, use.offset, use.verdict) for use in made.globals)
     return made.value, uses
+
+
+def _names(keys: object) -> list[str]:
+    names = [key for key in keys if isinstance(key, str)] if isinstance(keys, list) else []
+    if not isinstance(keys, list) or len(names) != len(keys) or len(set(names)) != len(names):
+        raise CheckpointError(
+            "its list of storages is damaged, or names one twice", pickles.DAMAGED
+        )
+    return names
 
 
 def _load_object(
@@ -162,28 +154,30 @@ def _load_object(
 
 
 def _place(
-    data: pickles.Buffer, at: int, keys: list[object], found: dict[str, Storage]
+    data: pickles.Buffer, at: int, keys: list[str], found: dict[str, Storage]
 ) -> dict[str, Storage]:
     """Return the storages with their places, having walked over all of them to the file's end."""
     placed = {}
     for key in keys:
-        storage = found.get(key) if isinstance(key, str) else None
+        storage = found.get(key)
         if storage is None:
-            raise CheckpointError(f"the file holds a storage {str(key)[:40]!r} of unknown type")
+            raise CheckpointError(f"no tensor says the type of storage {key[:40]!r}")
         numel = int.from_bytes(data[at : at + 8], "little", signed=True)
         width = element_bytes(storage.dtype)
-        if numel * width != storage.nbytes:
-            raise CheckpointError(
-                f"storage {storage.key[:40]!r} of {storage.nbytes:,} bytes has {numel * width:,} "
-                f"at byte {at:,}"
-            )
         end = at + 8 + storage.nbytes
         if end > len(data):
             raise CheckpointError(
-                f"the file is cut: {len(data):,} bytes, and a storage ends at byte {end:,}", _CUT
+                f"the file is cut: {len(data):,} bytes, and storage {key[:40]!r} ends at {end:,}",
+                pickles.DAMAGED,
+            )
+        if numel * width != storage.nbytes:
+            raise CheckpointError(
+                f"storage {key[:40]!r} has {storage.nbytes:,} bytes for its tensors and "
+                f"{numel * width:,} at byte {at:,}",
+                pickles.DAMAGED,
             )
         placed[storage.key] = replace(storage, offset=at + 8)
         at = end
     if at != len(data):
-        raise CheckpointError(f"{len(data) - at:,} bytes follow the last storage")
+        raise CheckpointError(f"{len(data) - at:,} bytes follow the last storage", pickles.DAMAGED)
     return placed

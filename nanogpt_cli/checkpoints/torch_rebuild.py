@@ -14,6 +14,7 @@ from nanogpt_cli.checkpoints.contents import DTYPE_BYTES, TensorInfo
 from nanogpt_cli.pickles import Arguments, Call, Global, Malformed
 
 MAX_AXES = 64
+MAX_KEY = 256
 MAX_SIZE = 1 << 62
 SPARE_EXPANSION = 16 << 20
 """Bytes that a tensor of repeated elements may have beyond those of its storage."""
@@ -87,7 +88,10 @@ def element_bytes(dtype: str | None) -> int:
     if dtype is None:
         return 1
     if dtype not in DTYPE_BYTES:
-        raise Malformed(f"a tensor of type {dtype!r}: known are {', '.join(DTYPE_BYTES)}")
+        raise Malformed(
+            f"a tensor of type {dtype!r}",
+            f"no model here has one; the types that can be read are {', '.join(DTYPE_BYTES)}",
+        )
     return DTYPE_BYTES[dtype]
 
 
@@ -107,7 +111,7 @@ def read_identity(identity: object, length: int) -> tuple[StorageType, str, int,
     kind, key, _, numel = identity[1:5]
     if not isinstance(kind, StorageType):
         raise Malformed(f"a storage of an unknown class, {_class_name(kind)}")
-    if not isinstance(key, str) or not is_count(numel):
+    if not isinstance(key, str) or len(key) > MAX_KEY or not is_count(numel):
         raise Malformed("a storage without a key or a length")
     return kind, key, numel, identity[5:]
 
@@ -121,7 +125,7 @@ def _counts(value: object) -> tuple[int, ...]:
         raise Malformed(f"a tensor whose shape is a {type(value).__name__}, or too long")
     counts = tuple(part for part in value if isinstance(part, int) and is_count(part))
     if len(counts) != len(value):
-        raise Malformed(f"a tensor with a size or stride that is no count: {str(value)[:60]}")
+        raise Malformed("a tensor with a size or a stride that is no count")
     return counts
 
 
@@ -251,6 +255,8 @@ TORCH_CONSTANTS: Mapping[str, object] = {
     **{f"torch.cuda.{name}": StorageType(dtype) for name, dtype in STORAGE_DTYPES.items()},
     "torch.storage.UntypedStorage": StorageType(None),
     "torch.UntypedStorage": StorageType(None),
+    "torch.storage._UntypedStorage": StorageType(None),
+    "torch._UntypedStorage": StorageType(None),
     **{f"torch.{name}": name for name in (*DTYPE_BYTES, *OTHER_DTYPES)},
     **{f"torch.{alias}": dtype for alias, dtype in DTYPE_ALIASES.items()},
 }

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from nanogpt_cli import pickles
 from nanogpt_cli.checkpoints.contents import Contents, GlobalUse
+from nanogpt_cli.checkpoints.files import errors_name, read_start
 from nanogpt_cli.checkpoints.torch_rebuild import (
     TORCH_CALLS,
     TORCH_CONSTANTS,
@@ -35,10 +36,7 @@ class TorchZip:
 
     def sniff(self, path: Path) -> bool:
         """Return whether a file is a zip archive that begins with, or lists, a data.pkl."""
-        if not path.is_file():
-            return False
-        with path.open("rb") as file:
-            start = file.read(512)
+        start = read_start(path, 512)
         if not start.startswith(LOCAL_SIGNATURE):
             return False
         name = start[30 : 30 + int.from_bytes(start[26:28], "little")]
@@ -56,11 +54,8 @@ class TorchZip:
             CheckpointError: damaged, not what it seems, or a pickle that would call what is not
                 on the written list.
         """
-        try:
+        with errors_name(path):
             return _describe(path, self.name)
-        except CheckpointError as error:
-            message = f"cannot read {str(path)!r}: {error.message}"
-            raise CheckpointError(message, error.hint) from error
 
 
 @dataclass(frozen=True)
@@ -74,7 +69,7 @@ class _Archive:
     def note(self, name: str) -> bytes:
         """Return a small record's bytes, b"" where there is none."""
         member = self.members.get(f"{self.folder}/{name}")
-        return b"" if member is None else read_member(self.path, member, MAX_NOTE).strip()
+        return b"" if member is None else bytes(read_member(self.path, member, MAX_NOTE)).strip()
 
     def storage(self, identity: object) -> Storage:
         """Return where the storage of a persistent id lies."""
@@ -96,7 +91,7 @@ def _describe(path: Path, format_name: str) -> Contents:
     _check_byte_order(archive.note("byteorder"))
     data = read_member(path, archive.members[f"{archive.folder}/{PICKLE}"], pickles.MAX_BYTES)
     made = pickles.load(
-        data,
+        bytes(data),
         name=PICKLE,
         persistent=archive.storage,
         calls=TORCH_CALLS,

@@ -17,6 +17,7 @@ from nanogpt_cli.errors import CheckpointError
 
 MAX_DIRECTORY = 64 << 20
 MAX_MEMBERS = 200_000
+CHUNK = 1 << 16
 SPARE_INFLATION = 64 << 20
 MAX_INFLATION = 100
 """How many times its size, beyond SPARE_INFLATION, an archive may unpack to."""
@@ -29,7 +30,7 @@ _LOCATOR = struct.Struct("<4sIQI")
 _END64 = struct.Struct("<4sQ2H2I4Q")
 _ENCRYPTED = 0x2041
 _STORED, _DEFLATED = 0, 8
-_CUT = "the file is cut short: download or copy it again"
+_DAMAGED = "the file is damaged: download or copy it again"
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def read_directory(path: Path) -> dict[str, Member]:
     return {name: member for name, member in members.items() if not name.endswith("/")}
 
 
-def read_member(path: Path, member: Member, limit: int) -> bytes:
+def read_member(path: Path, member: Member, limit: int) -> bytearray:
     """Return the unpacked bytes of a member of at most `limit` bytes.
 
     Raises:
@@ -95,19 +96,27 @@ def read_member(path: Path, member: Member, limit: int) -> bytes:
     if member.size > limit:
         raise CheckpointError(f"{member.name!r} has {member.size:,} bytes, more than {limit:,}")
     with path.open("rb") as file:
-        packed = _read_at(file, member.start, member.packed)
-    return _inflate(packed, member) if member.is_deflated else packed
+        if member.is_deflated:
+            return _inflate(file, member)
+        return bytearray(_read_at(file, member.start, member.packed))
 
 
-def _inflate(packed: bytes, member: Member) -> bytes:
+def _inflate(file: BinaryIO, member: Member) -> bytearray:
+    """Return a member's bytes; memory grows with what is there, not with what is claimed."""
     unpacker = zlib.decompressobj(-zlib.MAX_WBITS)
-    try:
-        # One byte more than promised shows a member that unpacks to more, and costs no more.
-        data = unpacker.decompress(packed, member.size + 1)
-    except zlib.error:
-        raise CheckpointError(f"{member.name!r} does not unpack: it is damaged", _CUT) from None
-    if len(data) != member.size or not unpacker.eof:
-        raise CheckpointError(f"{member.name!r} does not unpack to its {member.size:,} bytes")
+    data = bytearray()
+    at, end = member.start, member.start + member.packed
+    while at < end and len(data) <= member.size and not unpacker.eof:
+        chunk = _read_at(file, at, min(CHUNK, end - at))
+        at += len(chunk)
+        try:
+            data += unpacker.decompress(chunk, member.size + 1 - len(data))
+        except zlib.error:
+            raise CheckpointError(f"{member.name!r} does not unpack", _DAMAGED) from None
+    if len(data) != member.size or not unpacker.eof or at != end:
+        raise CheckpointError(
+            f"{member.name!r} does not unpack to its {member.size:,} bytes", _DAMAGED
+        )
     return data
 
 
@@ -115,7 +124,7 @@ def _read_at(file: BinaryIO, offset: int, length: int) -> bytes:
     file.seek(offset)
     data = file.read(length)
     if len(data) != length:
-        raise CheckpointError(f"the file ends at byte {offset + len(data):,}, too early", _CUT)
+        raise CheckpointError(f"the file ends at byte {offset + len(data):,}, too early", _DAMAGED)
     return data
 
 

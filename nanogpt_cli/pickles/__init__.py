@@ -7,10 +7,20 @@ of other classes become records, every other call refuses the file.
 from nanogpt_cli.pickles.known import Arguments, Call
 from nanogpt_cli.pickles.machine import Persistent
 from nanogpt_cli.pickles.opcodes import Buffer
-from nanogpt_cli.pickles.reader import MAX_BYTES, load, load_at, scan_globals
-from nanogpt_cli.pickles.values import Global, GlobalUse, Malformed, Pickle, Record, Refused
+from nanogpt_cli.pickles.reader import MAX_BYTES, load, load_at
+from nanogpt_cli.pickles.scan import scan_globals
+from nanogpt_cli.pickles.values import (
+    DAMAGED,
+    Global,
+    GlobalUse,
+    Malformed,
+    Pickle,
+    Record,
+    Refused,
+)
 
 __all__ = [
+    "DAMAGED",
     "MAX_BYTES",
     "Arguments",
     "Buffer",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+
 from nanogpt_cli.pickles.values import Malformed
 
 MAX_KEY_PARTS = 256
 MAX_KEY_LENGTH = 65_536
 MAX_KEY_BITS = 128
 MAX_EQUAL_HASHES = 8
+UNIQUE_BELOW = sys.hash_info.modulus
+"""Smaller integers are their own hash (but for -1), so none collide."""
 
 _UNHASHABLE = (list, dict, set, frozenset, bytearray)
 
@@ -51,6 +55,8 @@ class KeyGuard:
         Raises:
             Malformed: it can be no key, or too many different keys have its hash.
         """
+        if type(key) is int and -UNIQUE_BELOW < key < UNIQUE_BELOW:
+            return 1
         parts = measure_key(key)
         if isinstance(key, str | bytes):
             return parts

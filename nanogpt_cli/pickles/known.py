@@ -22,6 +22,7 @@ _ALIASES = {
     "numpy._core.": "numpy.core.",
     "pathlib._local.": "pathlib.",
 }
+_ENCODINGS = ("latin1", "latin-1", "utf-8", "utf8", "ascii")
 _NUMBERS = {
     "b1": "?",
     "i1": "b",
@@ -106,12 +107,13 @@ def _encode(args: Arguments) -> object:
     """Return the bytes that `_codecs.encode` would make, latin-1 or UTF-8 alone."""
     if len(args) != 2 or not isinstance(args[0], str):
         raise _bad(args)
-    if args[1] not in ("latin1", "latin-1", "utf-8", "utf8", "ascii"):
-        raise Malformed(f"an encoding other than latin1 and utf-8: {str(args[1])[:40]!r}")
+    encoding = args[1]
+    if not isinstance(encoding, str) or encoding not in _ENCODINGS:
+        raise Malformed(f"an encoding that is none of {', '.join(_ENCODINGS)}")
     try:
-        return args[0].encode(str(args[1]))
+        return args[0].encode(encoding)
     except UnicodeEncodeError:
-        raise Malformed(f"text that is no {args[1]}") from None
+        raise Malformed(f"text that is no {encoding}") from None
 
 
 def _byte_array(args: Arguments) -> object:

@@ -10,11 +10,13 @@ from collections.abc import Callable, Mapping
 from typing import NoReturn
 
 from nanogpt_cli.pickles.known import KNOWN_CALLS, KNOWN_NAMES, Call, canonical
-from nanogpt_cli.pickles.opcodes import Buffer
+from nanogpt_cli.pickles.opcodes import MAX_NAME, Buffer
 from nanogpt_cli.pickles.stack import Stack
 from nanogpt_cli.pickles.values import Global, GlobalUse, Malformed, Record, Refused
 
 Persistent = Callable[[object], object]
+
+_OUTSIDE = "the pickle is a part of something larger: give the whole file"
 
 
 class Machine(Stack):
@@ -65,6 +67,8 @@ class Machine(Stack):
         name, module = self._pop(), self._pop()
         if not isinstance(name, str) or not isinstance(module, str):
             raise Malformed("a name that is no text")
+        if len(name) > MAX_NAME or len(module) > MAX_NAME:
+            raise Malformed(f"a name of more than {MAX_NAME} characters")
         self.name(f"{module}.{name}")
 
     def reduce(self, _: object) -> None:
@@ -103,7 +107,7 @@ class Machine(Stack):
     def persist_argument(self, identity: object) -> None:
         """Push what a persistent id stands for."""
         if self._persistent is None:
-            raise Malformed("a reference to data outside of the pickle")
+            raise Malformed("a reference to data outside of the pickle", _OUTSIDE)
         self._push(self._persistent(identity))
 
     def refuse_instance(self, dotted: object) -> None:
@@ -126,7 +130,7 @@ class Machine(Stack):
 
     def refuse_buffer(self, _: object) -> None:
         """Refuse buffers that lie outside of the stream."""
-        raise Malformed("a buffer outside of the pickle")
+        raise Malformed("a buffer outside of the pickle", _OUTSIDE)
 
     def _call(self, name: str, args: tuple[object, ...]) -> object:
         stand_in = self._calls.get(canonical(name))

@@ -1,4 +1,4 @@
-"""Reading a pickle from bytes: one stream, several in a row, or the names in a broken one."""
+"""Reading a pickle from bytes: one stream, or several in a row."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nanogpt_cli.pickles.known import Call
 from nanogpt_cli.pickles.machine import Machine, Persistent
 from nanogpt_cli.pickles.opcodes import OPCODES, Buffer, decode
 from nanogpt_cli.pickles.soundness import check_soundness
-from nanogpt_cli.pickles.values import GlobalUse, Malformed, Pickle, Refused
+from nanogpt_cli.pickles.values import Malformed, Pickle, Refused
 
 MAX_BYTES = 64 << 20
 """A longer stream is refused: it is no description of tensors and no token table."""
@@ -137,7 +137,7 @@ def load_at(
     end = min(len(data), offset + MAX_BYTES)
     machine = Machine(data, offset, end, persistent, calls, constants)
     try:
-        value, after = _run(machine)
+        value, after = run(machine)
         check_soundness(value)
     except Malformed as flaw:
         raise _malformed(machine, flaw, name) from None
@@ -152,28 +152,13 @@ def load_at(
     return Pickle(value, tuple(machine.uses.values()), machine.protocol), after
 
 
-def scan_globals(
-    data: Buffer,
-    *,
-    persistent: Persistent | None = None,
-    calls: Mapping[str, Call] = _NO_CALLS,
-    constants: Mapping[str, object] = _NOTHING,
-) -> tuple[GlobalUse, ...]:
-    """Return the names that a refused or broken pickle holds, as far as its opcodes can be told.
+def run(machine: Machine) -> tuple[object, int]:
+    """Return the value that the machine's stream describes and the position after its stop mark.
 
-    The verdicts are those of `load`: the first call that it refuses is "refused", names after it
-    are "known" or "inert". Never raises on what the bytes are.
+    Raises:
+        Malformed: the stream is damaged, or longer than any honest one.
+        Refused: it calls what is not on the list.
     """
-    machine = Machine(data, 0, min(len(data), MAX_BYTES), persistent, calls, constants)
-    try:
-        _run(machine)
-    except (Malformed, Refused):
-        _note_rest(machine)
-    return tuple(machine.uses.values())
-
-
-def _run(machine: Machine) -> tuple[object, int]:
-    """Return the value that the stream describes and the position after its stop mark."""
     position = machine.at
     for _ in range(MAX_OPCODES):
         machine.at = position
@@ -181,37 +166,12 @@ def _run(machine: Machine) -> tuple[object, int]:
         if opcode == "STOP":
             return machine.finish(), position
         STEPS[opcode](machine, argument)
-    raise Malformed(f"more than {MAX_OPCODES:,} opcodes")
+    raise Malformed(f"more than {MAX_OPCODES:,} opcodes", None)
 
 
 def _malformed(machine: Machine, flaw: Malformed, name: str) -> CheckpointError:
     place = machine.at - machine.start
     return CheckpointError(
         f"{flaw} (at byte {place} of {name})",
-        "the file is damaged: download or copy it again",
+        flaw.hint,
     )
-
-
-def _note_rest(machine: Machine) -> None:
-    """Add the names that follow the opcode at which `machine` stopped, by their spelling alone."""
-    position = machine.at
-    memo = {index: value for index, value in machine.memo.items() if isinstance(value, str)}
-    memoised = len(machine.memo)
-    texts = ["", ""]
-    try:
-        while True:
-            machine.at = position
-            opcode, argument, position = decode(machine.data, position, machine.end)
-            if opcode in ("GLOBAL", "INST"):
-                machine.note(str(argument))
-            elif opcode == "STACK_GLOBAL":
-                machine.note(".".join(texts))
-            elif opcode in ("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"):
-                memo[argument if isinstance(argument, int) else memoised] = texts[-1]
-                memoised += 1
-            elif opcode in ("GET", "BINGET", "LONG_BINGET"):
-                texts = [texts[-1], memo.get(argument, "")] if isinstance(argument, int) else texts
-            elif isinstance(argument, str):
-                texts = [texts[-1], argument]
-    except Malformed:
-        return

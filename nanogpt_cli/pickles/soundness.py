@@ -74,9 +74,9 @@ class _Walk:
         if not isinstance(value, _CONTAINERS):
             return False
         if id(value) in self._open:
-            raise Malformed(f"a {type(value).__name__.lower()} that holds itself")
+            raise Malformed(f"a {type(value).__name__.lower()} that holds itself", None)
         if len(self.path) >= MAX_DEPTH:
-            raise Malformed(f"values nested more than {MAX_DEPTH} deep")
+            raise Malformed(f"values nested more than {MAX_DEPTH} deep", None)
         self._open.add(id(value))
         self.path.append(_Frame(value))
         return True
@@ -94,6 +94,8 @@ class _Walk:
         top.depth = max(top.depth, depth + 1)
         top.size += size
         if len(self.path) + depth > MAX_DEPTH:
-            raise Malformed(f"values nested more than {MAX_DEPTH} deep")
+            raise Malformed(f"values nested more than {MAX_DEPTH} deep", None)
         if top.size > MAX_UNSHARED:
-            raise Malformed(f"more than {MAX_UNSHARED:,} values once shared ones are written out")
+            raise Malformed(
+                f"more than {MAX_UNSHARED:,} values once shared ones are written out", None
+            )

@@ -108,7 +108,7 @@ class Stack:
         """Note the protocol."""
         assert isinstance(version, int), "decoded as a number"
         if version > MAX_PROTOCOL:
-            raise Malformed(f"pickle protocol {version}, later than {MAX_PROTOCOL}")
+            raise Malformed(f"pickle protocol {version}, and {MAX_PROTOCOL} is the last one known")
         self.protocol = version
 
     def frame(self, length: object) -> None:

@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+DAMAGED = "the file is damaged: download or copy it again"
+
 
 class Malformed(Exception):  # noqa: N818
-    """A stream or an argument that no honest writer makes; the machine adds where it lies."""
+    """A stream or an argument that cannot be read; the reader adds where it lies.
+
+    Args:
+        message: what was found.
+        hint: what to do, or None.
+    """
+
+    def __init__(self, message: str, hint: str | None = DAMAGED) -> None:
+        super().__init__(message)
+        self.hint = hint
 
 
 class Refused(Exception):  # noqa: N818

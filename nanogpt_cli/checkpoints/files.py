@@ -1,0 +1,43 @@
+"""Opening one file: its first bytes, its map, and whose name stands in an error."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from nanogpt_cli.errors import CheckpointError
+
+
+def read_start(path: Path, length: int) -> bytes:
+    """Return the first bytes of a regular file, b"" where it cannot be opened."""
+    if not path.is_file():
+        return b""
+    try:
+        with path.open("rb") as file:
+            return file.read(length)
+    except OSError:
+        return b""
+
+
+@contextmanager
+def map_file(path: Path) -> Iterator[mmap.mmap]:
+    """Map a file that is not empty, for reading."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        yield data
+
+
+@contextmanager
+def errors_name(path: Path) -> Iterator[None]:
+    """Name the file in what goes wrong while it is read.
+
+    Raises:
+        CheckpointError: in place of one without the path, and of every failure to read.
+    """
+    try:
+        yield
+    except CheckpointError as error:
+        raise CheckpointError(f"cannot read {str(path)!r}: {error.message}", error.hint) from error
+    except OSError as error:
+        raise CheckpointError(f"cannot read {str(path)!r}: {error.strerror or error}") from error
