@@ -6,6 +6,7 @@ raises leaves here as one NanoGPTError a cause, never as a traceback of the netw
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import warnings
@@ -118,16 +119,16 @@ def _client_is_offline() -> bool:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Silence the client's log, and turn its warning of a full disk into an error."""
-    from huggingface_hub.utils import logging
+    from huggingface_hub.utils.logging import get_verbosity, set_verbosity
 
-    level = logging.get_verbosity()
-    logging.set_verbosity(logging.ERROR)
+    level = get_verbosity()
+    set_verbosity(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("error", message=hub_errors.FULL_DISK)
             yield
     finally:
-        logging.set_verbosity(level)
+        set_verbosity(level)
 
 
 def _online(model: _Model) -> Fetched:

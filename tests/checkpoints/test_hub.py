@@ -379,11 +379,16 @@ def test_offline_asks_nothing(server: HubServer, client: Client, switch: str) ->
 
 
 def test_a_cut_connection_is_resumed_where_it_broke(server: HubServer, client: Client) -> None:
-    server.repositories[GPT2].cut["model.safetensors"] = [5000]
+    chunk = 10 * 2**20  # what the client writes at once
+    weights = save({"wte.weight": torch.arange(2.75 * 2**20)})
+    server.repositories[GPT2] = Repository(
+        {"config.json": CONFIG, "model.safetensors": weights},
+        cut={"model.safetensors": [chunk + 9]},
+    )
     (said,) = client.locate("gpt2")
-    assert (Path(str(said["path"])) / "model.safetensors").read_bytes() == WEIGHTS
-    resumed = [r for r in server.requests if r.server == "storage"][-1]
-    assert resumed.headers["range"] == "bytes=5000-"
+    assert (Path(str(said["path"])) / "model.safetensors").read_bytes() == weights
+    resumed = [request for request in server.requests if request.server == "storage"][-1]
+    assert resumed.headers["range"] == f"bytes={chunk}-"
 
 
 def test_a_download_that_keeps_breaking_off_leaves_no_part(
