@@ -91,7 +91,7 @@ def emit(report: R, as_json: bool, render: Callable[[R], RenderableType | str]) 
         write_text(drawn + "\n")
         return
     console = _console_for(drawn)
-    with console.capture() as capture:
+    with _writing(), console.capture() as capture:
         console.print(drawn)
     write_text(capture.get())
 

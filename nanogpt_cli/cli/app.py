@@ -20,7 +20,7 @@ from nanogpt_cli.options import GENERAL, ConfigOpt, DebugOpt, InitFromOpt, OutDi
 
 Function = Callable[..., None]
 
-_HELP = "Sample, count, crop, convert and inspect nanoGPT and GPT-2 checkpoints."
+_HELP = "One command over nanoGPT and GPT-2 checkpoints."
 _NARROW = 70
 """Columns below which panels would cut off the names of options."""
 _SKIPPED = "nanogpt.skipped"

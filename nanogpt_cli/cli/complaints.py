@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from difflib import get_close_matches
 from typing import Any
 
@@ -17,6 +18,8 @@ _TYPER_ERROR = [
 """The root of the parser's errors. It moves between versions of Typer, BadParameter does not; the
 contexts and commands that Typer hands over are of classes it keeps to itself, hence `Any`."""
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
 
 def explain(error: Exception) -> NanoGPTError | None:
     """Return what a user should read about `error`, or None where only a bug can explain it."""
@@ -27,9 +30,15 @@ def explain(error: Exception) -> NanoGPTError | None:
     if isinstance(error, MemoryError):
         return NanoGPTError("not enough memory")
     if isinstance(error, OSError):
-        place = f"{str(error.filename)!r}: " if error.filename is not None else ""
-        return NanoGPTError(f"{place}{error.strerror or error}")
+        return _from_system(error)
     return None
+
+
+def _from_system(error: OSError) -> NanoGPTError:
+    reason = error.strerror or str(error)
+    if error.filename is not None:
+        return NanoGPTError(f"{str(error.filename)!r}: {reason}")
+    return NanoGPTError(f"cannot write: {reason}" if error.errno in _FULL else reason)
 
 
 def _from_parser(error: Any) -> NanoGPTError:
@@ -77,5 +86,7 @@ def _option_names(command: Any) -> list[str]:
 def no_such_command(name: str, known: list[str]) -> UsageError:
     """Return the error for a first word that is none of the commands."""
     close = get_close_matches(name, known, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"the commands are {', '.join(known)}"
-    return UsageError(f"no such command {name!r}", hint)
+    listed = f"the commands are {', '.join(known)}" if known else None
+    return UsageError(
+        f"no such command {name!r}", f"did you mean {close[0]!r}?" if close else listed
+    )
