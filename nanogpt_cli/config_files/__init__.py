@@ -129,7 +129,7 @@ def _lower(sentence: str) -> str:
 
 def _unknown(path: Path, unknown: list[str], keys: Mapping[str, Key]) -> UsageError:
     word = "keys" if len(unknown) > 1 else "key"
-    close = get_close_matches(_spelled(unknown[0]), keys, n=1)
+    close = get_close_matches(_spelled(unknown[0]), keys, n=1, cutoff=0.75)
     guess = f"did you mean {close[0]!r}? " if close else ""
     return UsageError(
         f"config {str(path)!r}: unknown {word} {name_some(unknown)}",
