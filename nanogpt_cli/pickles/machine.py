@@ -78,7 +78,7 @@ class Machine(Stack):
             raise Malformed(f"a call of a {type(function).__name__}")
         if not isinstance(args, tuple):
             raise Malformed(f"a call with a {type(args).__name__} for arguments")
-        self._push(self._call(function.name, args))
+        self.push_new(self._call(function.name, args))
 
     def new_object(self, _: object) -> None:
         """Replace a class without arguments by a record, or by what the list makes of it."""
@@ -88,9 +88,9 @@ class Machine(Stack):
         if not isinstance(args, tuple):
             raise Malformed(f"an object with a {type(args).__name__} for arguments")
         if args or canonical(cls.name) in self._calls:
-            self._push(self._call(cls.name, args))
+            self.push_new(self._call(cls.name, args))
         else:
-            self._push(Record(cls.name))
+            self.push_new(Record(cls.name))
 
     def build(self, _: object) -> None:
         """Give a record its state; a dict's attributes are dropped."""
@@ -108,7 +108,7 @@ class Machine(Stack):
         """Push what a persistent id stands for."""
         if self._persistent is None:
             raise Malformed("a reference to data outside of the pickle", _OUTSIDE)
-        self._push(self._persistent(identity))
+        self.push_new(self._persistent(identity))
 
     def refuse_instance(self, dotted: object) -> None:
         """Refuse INST."""

@@ -27,7 +27,7 @@ def _constant(value: object) -> Step:
 
 
 def _fresh(make: Callable[[], object]) -> Step:
-    return lambda machine, _: machine.push_argument(make())
+    return lambda machine, _: machine.push_new(make())
 
 
 def _short_tuple(length: int) -> Step:

@@ -36,7 +36,7 @@ def check_soundness(root: object) -> None:
     while walk.path:
         frame = walk.path[-1]
         for child in frame.waiting:
-            if isinstance(child, _CONTAINERS):
+            if isinstance(child, _CONTAINERS) and child:
                 if walk.enter(child):
                     break
             else:

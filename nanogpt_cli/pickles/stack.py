@@ -6,6 +6,8 @@ from nanogpt_cli.pickles.keys import KeyGuard
 from nanogpt_cli.pickles.values import Malformed, Record
 
 MAX_PROTOCOL = 5
+MAX_OBJECTS = 2_000_000
+"""Containers, records and groups that one stream may make."""
 SPARE_COPIES = 1_000_000
 """Copies of memoised values that a stream may ask for beyond its own length."""
 
@@ -26,6 +28,7 @@ class Stack:
         self._stack: list[object] = []
         self._marked: list[list[object]] = []
         self._keys = KeyGuard()
+        self._made = 0
         self._copies = end - at + SPARE_COPIES
 
     def finish(self) -> object:
@@ -55,6 +58,16 @@ class Stack:
     def _push(self, value: object) -> None:
         self._stack.append(value)
 
+    def push_new(self, value: object) -> None:
+        """Push a container or a record, and count it."""
+        self._count()
+        self._stack.append(value)
+
+    def _count(self) -> None:
+        self._made += 1
+        if self._made > MAX_OBJECTS:
+            raise Malformed(f"more than {MAX_OBJECTS:,} objects", None)
+
     def _charge(self, parts: int) -> None:
         self._copies -= parts
         if self._copies < 0:
@@ -62,6 +75,7 @@ class Stack:
 
     def mark(self, _: object) -> None:
         """Begin a group of values."""
+        self._count()
         self._marked.append(self._stack)
         self._stack = []
 
@@ -121,7 +135,7 @@ class Stack:
 
     def make_tuple(self, _: object) -> None:
         """Push the group as a tuple."""
-        self._push(tuple(self._pop_mark()))
+        self.push_new(tuple(self._pop_mark()))
 
     def make_short_tuple(self, length: object) -> None:
         """Push the top values, one to three, as a tuple."""
@@ -130,24 +144,24 @@ class Stack:
             raise Malformed("an opcode that takes values where there are none")
         values = tuple(self._stack[-length:])
         del self._stack[-length:]
-        self._push(values)
+        self.push_new(values)
 
     def make_list(self, _: object) -> None:
         """Push the group as a list."""
-        self._push(self._pop_mark())
+        self.push_new(self._pop_mark())
 
     def make_dict(self, _: object) -> None:
         """Push the group of keys and values as a dict."""
         made: dict[object, object] = {}
         self._fill(made, self._pop_mark())
-        self._push(made)
+        self.push_new(made)
 
     def make_frozenset(self, _: object) -> None:
         """Push the group as a frozenset."""
         members = self._pop_mark()
         for member in members:
             self._charge(self._keys.admit(member))
-        self._push(frozenset(members))
+        self.push_new(frozenset(members))
 
     def append(self, _: object) -> None:
         """Append the top value to the list below it."""
