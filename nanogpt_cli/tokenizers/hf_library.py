@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers
@@ -45,12 +46,14 @@ class HfTokenizer:
 
         Raises:
             UsageError: characters that a byte-level table cannot spell, all of them listed.
+            TokenizerError: the library fails on the text.
         """
         text, _ = replace_surrogates(text)
         if self._lacking:
             require_bytes(self, self._without_added(text, special), self._lacking)
         self._library.encode_special_tokens = not special
-        ids: list[int] = self._library.encode(text, add_special_tokens=False).ids
+        with _telling(self.source):
+            ids: list[int] = self._library.encode(text, add_special_tokens=False).ids
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -80,21 +83,30 @@ class HfTokenizer:
         return text
 
 
+@contextmanager
+def _telling(source: object) -> Iterator[None]:
+    """Tell the library's failures, which have no type of their own, as errors of its file."""
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, Exception) or type(error).__name__ == "PanicException":
+            raise TokenizerError(f"{source} is no tokenizer that works: {error}") from error
+        raise
+
+
 def _choose(files: HfFiles) -> Pieces:
     return BYTE_LEVEL if files.pipeline is None else choose_pieces(files.pipeline, str(files.path))
 
 
 def _build(files: HfFiles) -> tokenizers.Tokenizer:
     """Return the library's tokenizer, with every added token under the id its file gives."""
-    try:
+    with _telling(files.path):
         library = _build_tables(files) if files.pipeline is None else _build_pipeline(files)
         library.no_truncation()
         library.no_padding()
         for token, entry in sorted(files.added.items(), key=lambda item: item[1].number):
             flagged = tokenizers.AddedToken(token, special=entry.special, **entry.flags)
             (library.add_special_tokens if entry.special else library.add_tokens)([flagged])
-    except Exception as error:  # the library raises nothing narrower
-        raise TokenizerError(f"{files.path} is no tokenizer that works: {error}") from error
     for token, entry in files.added.items():
         number = library.token_to_id(token)
         if number != entry.number:

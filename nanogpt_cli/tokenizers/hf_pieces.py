@@ -55,7 +55,7 @@ def choose_pieces(pipeline: dict[str, object], source: str) -> Pieces:
     model = pipeline["model"]
     assert isinstance(model, dict), "checked when it was read"
     steps = [*_steps(pipeline.get("pre_tokenizer")), *_steps(pipeline.get("decoder"))]
-    kinds = {step.get("type") for step in steps}
+    kinds = [step.get("type") for step in steps]
     if "ByteLevel" in kinds:
         return BYTE_LEVEL
     if model.get("type") == "WordPiece":

@@ -65,8 +65,6 @@ def _parse_line(line: bytes) -> tuple[bytes, int]:
         token = a2b_base64(words[0], strict_mode=True)
     except Base64Error as error:
         raise ValueError(f"{_shown(words[0])} is no base64") from error
-    if not token:
-        raise ValueError("the token is empty")
     if not (words[1].isdigit() and len(words[1]) <= 9 and int(words[1]) < MOST_IDS):
         raise ValueError(f"rank {_shown(words[1])} is no number from 0 to {MOST_IDS - 1}")
     return token, int(words[1])

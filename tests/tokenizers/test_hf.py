@@ -325,6 +325,8 @@ def test_added_token_whose_id_cannot_be_had(tmp_path: Path) -> None:
     ("edit", "message"),
     [
         (lambda content: content["model"].update(type="Nonsense"), "no tokenizer that works"),
+        (lambda content: content["model"].update(continuing_subword_prefix="xxx"), "no tokenizer"),
+        (lambda content: content["decoder"].update(type={}), "no tokenizer that works"),
         (lambda content: content.update(model=[]), "its model is no object"),
         (lambda content: content["model"].update(vocab=5), "its vocab is no object"),
         (lambda content: content["model"].update(vocab=[5]), "no list of tokens and scores"),

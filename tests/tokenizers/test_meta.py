@@ -28,6 +28,10 @@ class Hostile:
         return Path.write_text, (self.mark, "run")
 
 
+class Plain:
+    """An object like any other."""
+
+
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_nanogpts_own(tmp_path: Path, protocol: int) -> None:
     path = write_meta(tmp_path / "meta.pkl", char_meta(ALPHABET), protocol)
@@ -146,6 +150,15 @@ def test_ids_of_itos_that_cannot_be_meant(tmp_path: Path, number: int) -> None:
 )
 def test_contradictions(tmp_path: Path, value: object, message: str) -> None:
     assert refused(tmp_path, value) == message
+
+
+def test_objects_are_named_and_never_made(tmp_path: Path) -> None:
+    message = refused(tmp_path, Plain())
+    assert message == "it holds an object of class test_meta.Plain: it must be a dict of tables"
+    message = refused(tmp_path, {"vocab_size": 5, "tokenizer": Plain()})
+    assert message == "its tokenizer is an object of class test_meta.Plain: it must be a name"
+    path = write_meta(tmp_path / "meta.pkl", {**char_meta(ALPHABET), "more": Plain()})
+    assert read_meta(path) == Meta(TOKENS)
 
 
 def test_zero_bytes(tmp_path: Path) -> None:
