@@ -14,7 +14,7 @@ from typing import cast
 from nanogpt_cli.accounting.parameters import Part, list_parts
 from nanogpt_cli.checkpoints.contents import Contents, TensorInfo
 from nanogpt_cli.checkpoints.envelope import Envelope, open_envelope
-from nanogpt_cli.checkpoints.hf_config import gpt2_settings
+from nanogpt_cli.checkpoints.hf_config import HFSettings, gpt2_settings
 from nanogpt_cli.checkpoints.raw import same_bytes
 from nanogpt_cli.config import GPTConfig
 from nanogpt_cli.errors import CheckpointError, UsageError, name_some
@@ -61,6 +61,7 @@ class Architecture:
         prefixes: what was removed from the stored names.
         envelope: what the file holds beside the weights.
         notes: what a user should hear.
+        names: stored name to nanoGPT's name, for every tensor of the state dict that has one.
     """
 
     config: GPTConfig
@@ -72,6 +73,7 @@ class Architecture:
     prefixes: tuple[str, ...]
     envelope: Envelope
     notes: tuple[str, ...] = ()
+    names: dict[str, str] = field(default_factory=dict)
 
     @property
     def n_head_known(self) -> bool:
@@ -86,6 +88,7 @@ class _Names:
     weights: dict[str, TensorInfo] = field(default_factory=dict)
     masks: dict[str, TensorInfo] = field(default_factory=dict)
     prefixes: dict[str, None] = field(default_factory=dict)
+    stored: dict[str, str] = field(default_factory=dict)
 
 
 def read_architecture(contents: Contents, *, n_head: int | None = None) -> Architecture:
@@ -110,6 +113,8 @@ def read_architecture(contents: Contents, *, n_head: int | None = None) -> Archi
     tying = _tying(names.weights.get(WTE), head)
     if tying != "untied":
         weights.pop(HEAD, None)
+    if tying == "absent" and contents.hf_config is not None:
+        _require_tied(gpt2_settings(contents.hf_config))
     notes = [*contents.notes, *envelope.notes]
     config, sources = _config(contents, envelope, weights, n_head)
     config.activation, sources["activation"] = _activation(
@@ -130,6 +135,7 @@ def read_architecture(contents: Contents, *, n_head: int | None = None) -> Archi
         tuple(names.prefixes),
         envelope,
         tuple(notes),
+        names.stored,
     )
 
 
@@ -156,6 +162,7 @@ def _canonical_names(stored: Mapping[str, TensorInfo]) -> _Names:
         names.prefixes.update(dict.fromkeys(removed))
         if name.split(".", 1)[0] in BODY:
             name = f"transformer.{name}"
+        names.stored[key] = name
         if _is_mask(name, info):
             names.masks[key] = info
         elif name in names.weights:
@@ -217,6 +224,14 @@ def _tying(wte: TensorInfo | None, head: TensorInfo | None) -> str:
     if head.shape != wte.shape or head.dtype != wte.dtype:
         return "untied"
     return "value" if same_bytes(head, wte) else "untied"
+
+
+def _require_tied(settings: HFSettings) -> None:
+    if not settings.tied_head:
+        raise CheckpointError(
+            f"config.json says tie_word_embeddings false, and {HEAD!r} is missing",
+            hint="without its head the model cannot predict; set it true if the head is tied",
+        )
 
 
 def _config(
@@ -311,7 +326,7 @@ def _check(weights: Mapping[str, Weight], config: GPTConfig) -> None:
         name = wrong[0]
         raise CheckpointError(
             f"{name!r} has shape {list(weights[name].shape)}, and the file's config wants "
-            f"{list(expected[name])}; {_count(len(wrong), 'tensor')} of {len(expected)} disagree"
+            f"{list(expected[name])}; {_count(len(wrong), 'tensor')} of {len(expected)} differ so"
         )
     unfit = [name for name, weight in weights.items() if weight.info.dtype not in FLOATS]
     if unfit:

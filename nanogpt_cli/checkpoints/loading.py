@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from nanogpt_cli.checkpoints.architecture import Architecture, Weight
 from nanogpt_cli.checkpoints.tensors import TensorReader
@@ -26,7 +27,7 @@ def load_weights(architecture: Architecture, cls: type[GPT] = GPT) -> GPT:
         CheckpointError: the file changed since it was described.
     """
     require_n_head(architecture)
-    with torch.device("meta"):
+    with torch.device("meta"), _WithoutDraws():
         model = cls(architecture.config)
     reader = TensorReader()
     state = {name: read_weight(reader, weight) for name, weight in architecture.weights.items()}
@@ -37,6 +38,22 @@ def load_weights(architecture: Architecture, cls: type[GPT] = GPT) -> GPT:
     if architecture.config.tied_head:
         model.transformer.wte.weight = model.lm_head.weight
     return model
+
+
+class _WithoutDraws(TorchFunctionMode):
+    """Leave new tensors undrawn: drawing on the meta device imports 70 MB of torch, for a second."""
+
+    def __torch_function__(
+        self,
+        func: Any,
+        _types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        named = kwargs or {}
+        if getattr(func, "__module__", None) == torch.nn.init.__name__:
+            return named["tensor"] if "tensor" in named else args[0]
+        return func(*args, **named)
 
 
 def fill_weights(model: GPT, architecture: Architecture) -> None:

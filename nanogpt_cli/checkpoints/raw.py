@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import struct
-import zipfile
 from collections.abc import Iterator
 
 from nanogpt_cli.checkpoints.contents import TensorInfo
+from nanogpt_cli.checkpoints.zips import read_directory, read_member
 
 CHUNK_BYTES = 1 << 20
 SCALAR_CODES = {
@@ -34,19 +34,12 @@ def same_bytes(one: TensorInfo, other: TensorInfo) -> bool:
 
 def _chunks(info: TensorInfo) -> Iterator[bytes]:
     if info.member:
-        with zipfile.ZipFile(info.path) as archive, archive.open(info.member) as member:
-            member.read(info.offset)
-            yield from _read(member, info.nbytes)
-    else:
-        with info.path.open("rb") as file:
-            file.seek(info.offset)
-            yield from _read(file, info.nbytes)
-
-
-def _read(stream: object, remaining: int) -> Iterator[bytes]:
-    while remaining > 0:
-        chunk: bytes = stream.read(min(CHUNK_BYTES, remaining))  # type: ignore[attr-defined]
-        if not chunk:
-            return
-        remaining -= len(chunk)
-        yield chunk
+        data = read_member(info.path, read_directory(info.path)[info.member], info.storage_bytes)
+        yield bytes(data[info.offset : info.offset + info.nbytes])
+        return
+    remaining = info.nbytes
+    with info.path.open("rb") as file:
+        file.seek(info.offset)
+        while remaining > 0 and (chunk := file.read(min(CHUNK_BYTES, remaining))):
+            remaining -= len(chunk)
+            yield chunk
