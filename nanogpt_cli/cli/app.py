@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from nanogpt_cli import __version__, config_files, output
-from nanogpt_cli.cli.complaints import no_such_command
+from nanogpt_cli.cli.complaints import TYPED, no_such_command
 from nanogpt_cli.commands import COMMANDS
 from nanogpt_cli.errors import UsageError
 from nanogpt_cli.options import GENERAL, ConfigOpt, DebugOpt, InitFromOpt, OutDirOpt, QuietOpt
@@ -150,7 +150,8 @@ class _Command(_PlainHelp, TyperCommand):
                 param.callback = self._read_config
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, self._without_dashes(args))
+        ctx.meta[TYPED] = self._without_dashes(args)
+        return super().parse_args(ctx, list(ctx.meta[TYPED]))
 
     def _without_dashes(self, args: list[str]) -> list[str]:
         """Return `args` with `--prompt -- -x` as `--prompt -x`."""

@@ -20,6 +20,9 @@ contexts and commands that Typer hands over are of classes it keeps to itself, h
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
+TYPED = "nanogpt.typed"
+"""Where a context's `meta` keeps the words that were typed after the command."""
+
 
 def explain(error: Exception) -> NanoGPTError | None:
     """Return what a user should read about `error`, or None where only a bug can explain it."""
@@ -53,7 +56,16 @@ def _from_parser(error: Any) -> NanoGPTError:
         hint = f"quote a text that has spaces, or {hint}"
     elif ctx and getattr(error, "param", None):
         hint = _origin(ctx, error.param) or hint
+        typed = _typed(ctx, error.param)
+        if typed is not None and repr(typed) not in message:
+            message = f"{message}: {typed!r}"
     return NanoGPTError(message, hint, exit_code=error.exit_code)
+
+
+def _typed(ctx: Any, param: Any) -> Any:
+    """Return what the command line says for `param`; newer parsers do not repeat it."""
+    parsed, *_ = ctx.command.make_parser(ctx).parse_args(list(ctx.meta.get(TYPED, ())))
+    return parsed.get(param.name)
 
 
 def _origin(ctx: Any, param: Any) -> str | None:
