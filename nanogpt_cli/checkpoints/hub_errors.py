@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from traceback import walk_tb
 
 from nanogpt_cli.errors import NanoGPTError, UsageError
 
@@ -49,6 +50,8 @@ def explain(error: Exception, model: str, name: str) -> NanoGPTError | None:
         return _disk_full(model, name)
     if isinstance(error, ConnectionError | TimeoutError) or _is_network(error):
         return broken_off(model, name, error)
+    if _in_xet(error):
+        return broken_off(model, name, error, or_else="or with HF_HUB_DISABLE_XET=1")
     return _disk(error, model, name) if isinstance(error, OSError) else None
 
 
@@ -68,11 +71,11 @@ def not_cached(model: str, lacking: str) -> NanoGPTError:
     )
 
 
-def broken_off(model: str, name: str, error: Exception) -> NanoGPTError:
+def broken_off(model: str, name: str, error: Exception, or_else: str = "") -> NanoGPTError:
     """Return the error for a download that did not come to its end."""
     return NanoGPTError(
         f"the download of {name!r} of {model} broke off: {_first_line(error)}",
-        hint="run it again: files that are complete are kept",
+        hint=f"run it again{or_else and ', ' + or_else}: files that are complete are kept",
     )
 
 
@@ -129,6 +132,12 @@ def _status(error: Exception) -> int:
 
 def _is_network(error: BaseException) -> bool:
     return any(base.__module__.partition(".")[0] in NETWORK_MODULES for base in type(error).__mro__)
+
+
+def _in_xet(error: BaseException) -> bool:
+    """Return whether an error left the client's chunked downloads, which raise RuntimeErrors."""
+    frames = walk_tb(error.__traceback__)
+    return any(frame.f_code.co_name == "xet_get" for frame, _ in frames)
 
 
 def _first_line(error: BaseException) -> str:

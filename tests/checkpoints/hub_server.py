@@ -33,6 +33,7 @@ class Repository:
             turn; without an entry left the whole file comes.
         claimed: file name to the size that its headers claim.
         hold: file name to an event that its body waits for after the first byte.
+        chunked: files that are offered from the hub's chunked storage, which has nothing here.
         named: whether answers name the commit, as nothing but a hub does.
     """
 
@@ -43,6 +44,7 @@ class Repository:
     cut: dict[str, list[int]] = field(default_factory=dict)
     claimed: dict[str, int] = field(default_factory=dict)
     hold: dict[str, threading.Event] = field(default_factory=dict)
+    chunked: frozenset[str] = frozenset()
     named: bool = True
 
 
@@ -137,6 +139,10 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.handle_request()
 
+    def do_POST(self) -> None:
+        self.handle_request()
+        self.close_connection = True  # its body has not been read
+
     def do_HEAD(self) -> None:
         self.handle_request()
 
@@ -158,7 +164,13 @@ def _answer_hub(hub: HubServer, request: _Handler) -> None:
     elif match := API.fullmatch(request.path):
         _answer_api(hub, request, *match.groups())
     else:
-        request.reply(HTTPStatus.OK, {}, b"{}")  # the client's list of agents, for one
+        # The client's list of agents, for one, and its leave to use the chunked storage.
+        leave = {
+            "X-Xet-Cas-Url": hub.storage_url,
+            "X-Xet-Access-Token": "token",
+            "X-Xet-Token-Expiration": str(2**31),
+        }
+        request.reply(HTTPStatus.OK, leave, b"{}")
 
 
 def _answer_api(hub: HubServer, request: _Handler, repo_id: str, revision: str | None) -> None:
@@ -203,12 +215,19 @@ def _answer_file(hub: HubServer, request: _Handler, repo_id: str, revision: str,
         "X-Linked-Size": str(repository.claimed.get(name, len(content))),
         "Location": f"{hub.storage_url}/{repo_id}/{name}",
     }
+    if name in repository.chunked:
+        route = f"{hub.url}/api/models/{repo_id}/xet-read-token/{commit}"
+        headers |= {"X-Xet-Hash": digest, "X-Xet-Refresh-Route": route}
     request.reply(HTTPStatus.FOUND, headers)
 
 
 def _answer_storage(hub: HubServer, request: _Handler) -> None:
     repo_id, _, name = request.path[1:].rpartition("/")
-    _send(request, hub.repositories[repo_id], name, {})
+    repository = hub.repositories.get(repo_id)
+    if repository is None:
+        request.reply(HTTPStatus.NOT_FOUND, {})
+    else:
+        _send(request, repository, name, {})
 
 
 def _send(request: _Handler, repository: Repository, name: str, headers: dict[str, str]) -> None:

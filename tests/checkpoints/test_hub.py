@@ -412,6 +412,18 @@ def test_a_download_that_keeps_breaking_off_leaves_no_part(
     assert server.paths("GET").count("config.json") == 1
 
 
+def test_a_chunked_download_that_fails_is_told_too(server: HubServer, client: Client) -> None:
+    pytest.importorskip("hf_xet")
+    server.repositories[GPT2].chunked = frozenset({"model.safetensors"})
+    message, hint, code = client.refused("gpt2")
+    assert str(message).startswith(f"the download of 'model.safetensors' of '{GPT2}' broke off: ")
+    assert hint == "run it again, or with HF_HUB_DISABLE_XET=1: files that are complete are kept"
+    assert code == 1
+    assert client.leftovers() == []
+    (said,) = client.locate("gpt2", HF_HUB_DISABLE_XET="1")
+    assert (Path(str(said["path"])) / "model.safetensors").read_bytes() == WEIGHTS
+
+
 def test_a_file_of_another_size_than_promised_is_not_kept(
     server: HubServer, client: Client
 ) -> None:
