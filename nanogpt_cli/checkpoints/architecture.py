@@ -16,6 +16,7 @@ from nanogpt_cli.checkpoints.contents import Contents, TensorInfo
 from nanogpt_cli.checkpoints.envelope import Envelope, open_envelope
 from nanogpt_cli.checkpoints.hf_config import HFSettings, gpt2_settings
 from nanogpt_cli.checkpoints.raw import same_bytes
+from nanogpt_cli.checkpoints.zero_biases import first_nonzero, is_bias, without_biases
 from nanogpt_cli.config import GPTConfig
 from nanogpt_cli.errors import CheckpointError, UsageError, name_some
 
@@ -116,6 +117,8 @@ def read_architecture(contents: Contents, *, n_head: int | None = None) -> Archi
     if tying == "absent" and contents.hf_config is not None:
         _require_tied(gpt2_settings(contents.hf_config))
     notes = [*contents.notes, *envelope.notes]
+    if contents.hf_config is not None:
+        weights = _heed_own_entry(contents.hf_config, weights, notes)
     config, sources = _config(contents, envelope, weights, n_head)
     config.activation, sources["activation"] = _activation(
         contents, envelope, conv1d=conv1d, untied=tying == "untied", notes=notes
@@ -137,6 +140,21 @@ def read_architecture(contents: Contents, *, n_head: int | None = None) -> Archi
         tuple(notes),
         names.stored,
     )
+
+
+def _heed_own_entry(
+    hf_config: Mapping[str, object], weights: dict[str, Weight], notes: list[str]
+) -> dict[str, Weight]:
+    """Leave out the zero biases that only Hugging Face's format wants, as our own entry says."""
+    own = gpt2_settings(hf_config).nanogpt or {}
+    biases = {name: weight.info for name, weight in weights.items() if is_bias(name)}
+    if own.get("bias") is not False or not biases:
+        return weights
+    trained = first_nonzero(biases)
+    if trained is None:
+        return without_biases(weights)
+    notes.append(f"config.json says bias false, but {trained!r} is not zero: biases are used")
+    return weights
 
 
 def parameter_shapes(config: GPTConfig) -> dict[str, tuple[int, ...]]:
