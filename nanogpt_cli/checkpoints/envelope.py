@@ -33,6 +33,7 @@ class Envelope:
         best_val_loss: nats per token, or None.
         train_config: nanoGPT's flat `config` dict, or empty.
         notes: what a user should hear.
+        key: the entry of the file that is the state dict; "" where the file is one.
     """
 
     weights: Mapping[str, TensorInfo]
@@ -43,6 +44,7 @@ class Envelope:
     best_val_loss: float | None = None
     train_config: Mapping[str, object] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    key: str = ""
 
 
 def open_envelope(contents: Contents) -> Envelope:
@@ -70,6 +72,7 @@ def open_envelope(contents: Contents) -> Envelope:
         best_val_loss=_number(root, "best_val_loss", "val_loss"),
         train_config=train_config if isinstance(train_config, dict) else {},
         notes=_foreign_args(model_args) if key == "model" and family == "nanogpt" else (),
+        key=key,
     )
 
 

@@ -1,4 +1,4 @@
-"""Reading a tensor's bytes without torch: one scalar, or two tensors side by side."""
+"""Reading a tensor's bytes without torch: one scalar, all of it, or two side by side."""
 
 from __future__ import annotations
 
@@ -17,12 +17,17 @@ SCALAR_CODES = {
 
 def read_scalar(info: TensorInfo) -> float | int:
     """Return the first element of a tensor."""
-    data = b"".join(_chunks(info))[: info.nbytes]
+    data = read_bytes(info)[: info.nbytes]
     if info.dtype == "bfloat16":  # the upper half of a float32
         value: float = struct.unpack("<f", b"\0\0" + data[:2])[0]
         return value
     number: float | int = struct.unpack(SCALAR_CODES[info.dtype], data)[0]
     return number
+
+
+def read_bytes(info: TensorInfo) -> bytes:
+    """Return the bytes of a contiguous tensor."""
+    return b"".join(_chunks(info))
 
 
 def same_bytes(one: TensorInfo, other: TensorInfo) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from nanogpt_cli.commands.inspect import inspect
 from nanogpt_cli.commands.params import params
 from nanogpt_cli.commands.sample import sample
 
-COMMANDS: tuple[Callable[..., None], ...] = (sample, params)
+COMMANDS: tuple[Callable[..., None], ...] = (sample, params, inspect)
 """In --help order. A command's name is its function's, its help the docstring."""

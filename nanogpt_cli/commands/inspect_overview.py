@@ -1,0 +1,250 @@
+"""How `nanogpt inspect` shows a checkpoint as a whole.
+
+Pure: a report in, something for rich to draw out. What comes from a file is text, never markup.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from nanogpt_cli.checkpoints.contents import GlobalUse
+from nanogpt_cli.commands.params_tables import draw_table
+from nanogpt_cli.inspection.overview import ConfigValue, OverviewReport
+from nanogpt_cli.inspection.tokenizer import TokenizerReport
+from nanogpt_cli.inspection.training import LossReport, ScheduleReport, TrainingReport
+from nanogpt_cli.output import format_bytes, format_count, visible
+
+SECTION_NAMES = {
+    "weights": ("weights", ""),
+    "head": ("head", ""),
+    "masks": ("causal masks", "no parameters"),
+    "adam_m": ("Adam m", "exp_avg"),
+    "adam_v": ("Adam v", "exp_avg_sq"),
+    "other": ("other", "Adam's step counts, and the like"),
+}
+TYINGS = {
+    "storage": "tied: head and wte are one storage",
+    "value": "tied by value: head and wte are equal copies",
+    "absent": "tied: no head is stored, wte serves",
+    "untied": "untied: head and wte differ",
+}
+MOST_GLOBALS = 20
+
+
+def render_overview(report: OverviewReport) -> RenderableType:
+    """Return the default view."""
+    sections: list[RenderableType] = [
+        _config(report),
+        _model(report),
+        *_training(report.training),
+        _bytes(report),
+        *_globals(report),
+        Text(f"next: {suggest(report)}"),
+    ]
+    spaced: list[RenderableType] = [line for section in sections for line in ("", section)]
+    return Group(_title(report), *spaced)
+
+
+def suggest(report: OverviewReport) -> str:
+    """Return what to type next."""
+    ref = visible(shlex.quote(report.given or report.path))
+    if report.config["n_head"].value is None:
+        return f"nanogpt sample {ref} --n-head N, since nothing in the file says it"
+    if report.training.loss.is_untrained or report.training.loss.is_worse_than_guessing:
+        return f"nanogpt inspect {ref} --stats, to see which weights moved"
+    if report.tokenizer.status in ("missing", "misfit", "damaged"):
+        return f"nanogpt sample {ref} --meta FILE, with the table that it was trained on"
+    if report.tokenizer.status == "refused":
+        return f"nanogpt sample {ref} --tokenizer ids, or --meta with a table that you trust"
+    return f'nanogpt sample {ref} --prompt "..."'
+
+
+def _title(report: OverviewReport) -> Text:
+    size = format_bytes(report.stored.file_bytes, exact=True)
+    facts = [report.container, *([report.age] if report.age else []), size]
+    if len(report.files) > 1:
+        facts.append(f"{len(report.files)} files")
+    if report.revision:
+        facts.append(f"commit {report.revision}")
+    return Text(visible(report.path), style="bold").append(
+        "\n" + visible(", ".join(facts)), style="not bold"
+    )
+
+
+def _table(title: str, *columns: str, remark: str = "") -> Table:
+    table = draw_table()
+    table.add_column(title, no_wrap=True)
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column(remark)
+    return table
+
+
+def _row(table: Table, label: str, *cells: str) -> None:
+    table.add_row(*(Text(visible(cell)) for cell in (label, *cells)))
+
+
+def _config(report: OverviewReport) -> Table:
+    table = _table("config", "", remark="from")
+    for name, field in report.config.items():
+        _row(table, name, _value(field), _source(field, report))
+    return table
+
+
+def _value(field: ConfigValue) -> str:
+    if field.value is None:
+        return "unknown"
+    if isinstance(field.value, bool):
+        return str(field.value)
+    return format_count(field.value) if isinstance(field.value, int) else str(field.value)
+
+
+def _source(field: ConfigValue, report: OverviewReport) -> str:
+    if field.source == "file":
+        return "config.json" if report.format == "huggingface" else "the file"
+    sources = {
+        "shapes": "the tensors' shapes",
+        "flag": "a flag",
+        "assumed": "assumed: the file does not say",
+        "unknown": "give --n-head N",
+    }
+    return sources.get(field.source, field.source)
+
+
+def _model(report: OverviewReport) -> Table:
+    table = _table("model", "")
+    counts = report.parameters
+    _row(table, "parameters", format_count(counts.nanogpt), "by nanoGPT's rule, without wpe")
+    _row(table, "", format_count(counts.total), "in all, a tied head once")
+    for row in report.dtypes:
+        _row(table, row.dtype, format_count(row.parameters), f"in {row.tensors:,} tensors")
+    _row(table, "head", report.tying.kind, _tying(report))
+    if report.prefixes:
+        removed = " ".join(report.prefixes)
+        _row(table, "prefixes", removed, "removed from the stored names")
+    _row(table, "tokenizer", report.tokenizer.name or "none", _tokenizer(report.tokenizer))
+    return table
+
+
+def _tying(report: OverviewReport) -> str:
+    text = TYINGS[report.tying.kind]
+    if report.tying.kind != "untied":
+        return text
+    if report.tying.max_abs_difference is None:
+        return f"{text}; --stats measures by how much"
+    return f"{text} by at most {report.tying.max_abs_difference:.6g}"
+
+
+def _tokenizer(found: TokenizerReport) -> str:
+    if found.status != "fits":
+        return f"{found.status}: {found.message}"
+    ids = "" if found.n_vocab is None else f"{format_count(found.n_vocab)} ids, fits"
+    if found.padding_rows:
+        ids += f" with {found.padding_rows} rows of padding"
+    return ": ".join(part for part in (ids, found.path or "by the vocabulary's size") if part)
+
+
+def _training(training: TrainingReport) -> list[Table]:
+    loss = training.loss
+    if training.iter_num is None and loss.nats_per_token is None:
+        return []
+    table = _table("training", "")
+    if training.iter_num is not None:
+        planned = f"of {training.max_iters:,}" if training.max_iters is not None else ""
+        _row(table, "iter_num", format_count(training.iter_num), planned)
+    if training.tokens_per_step is not None:
+        _row(table, "tokens a step", format_count(training.tokens_per_step), _STEP)
+    if training.tokens_seen is not None:
+        _row(table, "tokens seen", format_count(training.tokens_seen), training.assumed)
+    if training.schedule is not None:
+        rate = f"{training.schedule.learning_rate:.6g}"
+        _row(table, "learning rate", rate, _schedule(training.schedule))
+    if loss.nats_per_token is not None:
+        _row(table, "best_val_loss", f"{loss.nats_per_token:.4f}", _loss(loss))
+    _row(table, "ln(vocab_size)", f"{loss.uniform_nats_per_token:.4f}", "what guessing gives")
+    if training.dataset is not None:
+        _row(table, "dataset", training.dataset)
+    if training.init_from is not None:
+        _row(table, "init_from", training.init_from)
+    return [table]
+
+
+_STEP = "batch_size x gradient_accumulation_steps x block_size"
+
+
+def _schedule(schedule: ScheduleReport) -> str:
+    if schedule.phase == "constant":
+        return "constant: decay_lr was off"
+    place = schedule.phase
+    if schedule.progress is not None:
+        place += f", {100 * schedule.progress:.1f} % through"
+    curve = (
+        f"{schedule.peak:g} after {schedule.warmup_iters:,} iterations, "
+        f"{schedule.min_lr:g} from {schedule.lr_decay_iters:,} on"
+    )
+    stored = schedule.optimizer_learning_rate
+    if stored is not None and abs(stored - schedule.learning_rate) > 0.01 * abs(stored):
+        curve += f"; the optimizer itself says {stored:.6g}"
+    return f"{place}: {curve}"
+
+
+def _loss(loss: LossReport) -> str:
+    kinds = {"best": "the best", "last": "the last, maybe not the best", "unknown": "best or last"}
+    remark = f"{kinds[loss.kind]}: {loss.why}"
+    if loss.is_untrained:
+        return f"UNTRAINED, within 5 % of ln(vocab_size); {remark}"
+    if loss.is_worse_than_guessing:
+        return f"WORSE THAN GUESSING; {remark}"
+    return remark
+
+
+def _bytes(report: OverviewReport) -> Table:
+    stored = report.stored
+    table = _table("bytes", "tensors", "bytes", "share")
+
+    def add(label: str, tensors: int | None, size: int, remark: str = "") -> None:
+        share = f"{100 * size / stored.file_bytes:.2f} %" if stored.file_bytes else ""
+        count = "" if tensors is None else format_count(tensors)
+        _row(table, label, count, format_count(size), share, remark)
+
+    for section in stored.sections:
+        label, remark = SECTION_NAMES[section.name]
+        if section.name == "head":
+            remark = "a copy of wte" if section.stored_bytes else "shares wte's bytes"
+        if section.tensors:
+            add(label, section.tensors, section.stored_bytes, remark)
+    if stored.unused_bytes:
+        add("unused", None, stored.unused_bytes, "in storages beyond their tensors: saved slices")
+    table.add_section()
+    tensors = sum(section.tensors for section in stored.sections)
+    add("all tensors", tensors, stored.tensor_bytes, "shared bytes once")
+    remark = "names, settings, padding" if stored.rest_bytes >= 0 else "saved by compression"
+    add("the rest", None, stored.rest_bytes, remark)
+    add("the file" if len(report.files) == 1 else "the files", None, stored.file_bytes)
+    return table
+
+
+def _globals(report: OverviewReport) -> list[Table]:
+    uses = (*report.globals, *report.tokenizer.refused)
+    if not uses:
+        return []
+    return [draw_globals(uses)]
+
+
+def draw_globals(uses: tuple[GlobalUse, ...]) -> Table:
+    """Return what a pickle refers to, the refused first."""
+    order = {"refused": 0, "inert": 1, "known": 2}
+    table = draw_table()
+    table.add_column("the pickle refers to", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    table.add_column("at byte", justify="right", no_wrap=True)
+    ranked = sorted(uses, key=lambda use: order.get(use.verdict, 3))
+    for use in ranked[:MOST_GLOBALS]:
+        table.add_row(Text(visible(use.name)), use.verdict, format_count(use.offset))
+    if len(ranked) > MOST_GLOBALS:
+        table.add_row(f"and {len(ranked) - MOST_GLOBALS:,} more", "", "")
+    return table
