@@ -121,14 +121,18 @@ def read_extent(path: Path, offset: int, nbytes: int, member: str = "") -> Itera
     """Yield a run of a file's bytes, or of a compressed archive member's, in chunks.
 
     Raises:
-        CheckpointError: the file ends before them: it changed since it was described.
+        CheckpointError: the file cannot be read, or ends before them.
     """
-    if member:
-        with zipfile.ZipFile(path) as archive, archive.open(member) as stream:
-            yield from _read(stream, path, offset, nbytes, by_reading=True)
-    else:
-        with path.open("rb", buffering=0) as file:
-            yield from _read(file, path, offset, nbytes)
+    try:
+        if member:
+            with zipfile.ZipFile(path) as archive, archive.open(member) as stream:
+                yield from _read(stream, path, offset, nbytes, by_reading=True)
+        else:
+            with path.open("rb", buffering=0) as file:
+                yield from _read(file, path, offset, nbytes)
+    except (OSError, zipfile.BadZipFile) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise CheckpointError(f"cannot read {str(path)!r}: {reason}") from error
 
 
 def _read(
