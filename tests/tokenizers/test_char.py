@@ -96,10 +96,12 @@ def test_end_of_text_in_a_table() -> None:
     assert tokenizer.encode("<|endoftext|>", special=False) == spelled
 
 
-def test_marker_tokens_do_not_make_words_of_an_alphabet() -> None:
-    tokenizer = table(["<S>", "<E>", *"emailo"])
+@pytest.mark.parametrize("marks", [("<S>", "<E>"), ("<S>", "<E>", "[PAD]", "<|x|>", "{y}", "EOS")])
+def test_a_few_longer_tokens_do_not_make_words_of_an_alphabet(marks: tuple[str, ...]) -> None:
+    tokenizer = table([*marks, *"ema"])
+    first = len(marks)
     assert tokenizer.separator == b""
-    assert tokenizer.encode("<S>emma<E>") == [0, 2, 3, 3, 4, 1]
+    assert tokenizer.encode("<S>emma<E>") == [0, first, first + 1, first + 1, first + 2, 1]
 
 
 class TestWords:
