@@ -109,6 +109,8 @@ def test_options_have_hyphens_or_underscores(nanogpt: Run, words: list[str]) -> 
         (["--prompt", "--", "-x"], "-x"),
         (["-p", "--", "-x"], "-x"),
         (["--start", "--", "--top-k"], "--top-k"),
+        (["-qp", "--", "-x"], "-x"),
+        (["-p-x"], "-x"),
         (["--prompt", "--"], "--"),
         (["--prompt=--"], "--"),
         (["--prompt", "123"], "123"),
@@ -127,6 +129,12 @@ def test_a_prompt_is_the_text_that_was_typed(nanogpt: Run, words: list[str], pro
 def test_two_dashes_after_a_flag_end_the_options(nanogpt: Run) -> None:
     got = shown(nanogpt("show", "--json", "--", "-odd-name", app=APP))
     assert (got["as_json"], got["checkpoint"]) == ("True", "'-odd-name'")
+
+
+@pytest.mark.parametrize("name", ["checkpoint", "prompt", "-"])
+def test_an_argument_may_be_called_like_an_option(nanogpt: Run, name: str) -> None:
+    got = shown(nanogpt("show", name, "--", app=APP))
+    assert got["checkpoint"] == repr(name)
 
 
 def test_two_dashes_twice(nanogpt: Run) -> None:

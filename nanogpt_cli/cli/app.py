@@ -7,16 +7,19 @@ import inspect
 import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from nanogpt_cli import __version__, config_files, output
+from nanogpt_cli import __version__, output
 from nanogpt_cli.cli.complaints import TYPED, no_such_command
 from nanogpt_cli.commands import COMMANDS
 from nanogpt_cli.errors import UsageError
 from nanogpt_cli.options import GENERAL, ConfigOpt, DebugOpt, InitFromOpt, OutDirOpt, QuietOpt
+
+if TYPE_CHECKING:
+    from nanogpt_cli.config_files import Key
 
 Function = Callable[..., None]
 
@@ -155,36 +158,44 @@ class _Command(_PlainHelp, TyperCommand):
 
     def _without_dashes(self, args: list[str]) -> list[str]:
         """Return `args` with `--prompt -- -x` as `--prompt -x`."""
-        takes_value = {
-            name
-            for param in self.params
-            if not getattr(param, "is_flag", False)
-            for name in param.opts
-        }
         kept: list[str] = []
         rest = list(args)
         while rest and kept[-1:] != ["--"]:
             kept.append(rest.pop(0))
-            if kept[-1].replace("_", "-") in takes_value:
+            if self._awaits_value(kept[-1]):
                 if rest[:1] == ["--"] and len(rest) > 1:
                     del rest[0]
                 kept += rest[:1]
                 del rest[:1]
         return kept + rest
 
+    def _awaits_value(self, word: str) -> bool:
+        """Return whether the word after `word` is its value: `--prompt`, `-p`, `-qp`."""
+        options: list[Any] = [p for p in self.params if p.param_type_name == "option"]
+        flags = {name for option in options if option.is_flag for name in option.opts}
+        names = {name for option in options for name in option.opts} - flags
+        if word.startswith("--"):
+            return word.replace("_", "-") in names
+        *before, last = (f"-{letter}" for letter in word[1:] or "-")
+        return word.startswith("-") and flags.issuperset(before) and last in names
+
     def _read_config(self, ctx: Any, _param: Any, value: Any) -> Any:
         if value is not None and not ctx.resilient_parsing:
+            from nanogpt_cli import config_files
+
             settings = config_files.load(Path(value), self.config_keys())
             ctx.default_map = settings.values
             ctx.meta[_SKIPPED] = settings.skipped
         return value
 
-    def config_keys(self) -> dict[str, config_files.Key]:
+    def config_keys(self) -> dict[str, Key]:
         """Return what an option file may set, by every spelling."""
+        from nanogpt_cli.config_files import Key
+
         assert self.callback is not None, "a command has a function"
         hints = inspect.signature(self.callback, eval_str=True).parameters
         return {
-            spelling: config_files.Key(param.name, *_plain_type(hints[param.name].annotation))
+            spelling: Key(param.name, *_plain_type(hints[param.name].annotation))
             for param in self.params
             if param.name is not None and param.name != "config"
             for spelling in _spellings(param)
