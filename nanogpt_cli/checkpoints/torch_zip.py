@@ -40,7 +40,7 @@ class TorchZip:
         if not start.startswith(LOCAL_SIGNATURE):
             return False
         name = start[30 : 30 + int.from_bytes(start[26:28], "little")]
-        if name.endswith(b"/" + PICKLE.encode()):
+        if name.endswith(b"/" + PICKLE.encode()) and name.count(b"/") == 1:
             return True
         try:
             return bool(_pickle_names(read_directory(path)))
