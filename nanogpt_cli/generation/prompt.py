@@ -69,9 +69,17 @@ def read_prompt(spec: str | None, stdin: BinaryIO | None) -> PromptText:
         return _decode(stdin.read() if stdin is not None else b"", "standard input")
     if spec.startswith(FILE_PREFIX):
         return _read_file(Path(spec.removeprefix(FILE_PREFIX)))
-    text, count = replace_surrogates(spec)
+    text, count = replace_surrogates(_recover(spec))
     notes = ("the prompt holds bytes that are no text: each became U+FFFD",) if count else ()
     return PromptText(text, notes=notes)
+
+
+def _recover(argument: str) -> str:
+    """Return an argument as the UTF-8 that was typed, where the locale took it for something else."""
+    try:
+        return os.fsencode(argument).decode("utf-8", errors="surrogateescape")
+    except UnicodeError:
+        return argument
 
 
 def _read_piped(stdin: BinaryIO | None) -> PromptText:

@@ -49,7 +49,8 @@ def changed(data: bytes, change: Callable[[Members], object], *, compressed: boo
 
 def number(value: int) -> bytes:
     """Push an int."""
-    return f"I{value}\n".encode()
+    raw = value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
+    return b"\x8a" + bytes([len(raw)]) + raw
 
 
 def numbers(*values: int) -> bytes:
