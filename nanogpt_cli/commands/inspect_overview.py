@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import shlex
 
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from nanogpt_cli.checkpoints.contents import GlobalUse
-from nanogpt_cli.commands.params_tables import draw_table
+from nanogpt_cli.commands.inspect_tables import add_row, draw_globals, make_table, stack
 from nanogpt_cli.inspection.overview import ConfigValue, OverviewReport
 from nanogpt_cli.inspection.tokenizer import TokenizerReport
 from nanogpt_cli.inspection.training import LossReport, ScheduleReport, TrainingReport
@@ -32,7 +31,6 @@ TYINGS = {
     "absent": "tied: no head is stored, wte serves",
     "untied": "untied: head and wte differ",
 }
-MOST_GLOBALS = 20
 
 
 def render_overview(report: OverviewReport) -> RenderableType:
@@ -45,8 +43,7 @@ def render_overview(report: OverviewReport) -> RenderableType:
         *_globals(report),
         Text(f"next: {suggest(report)}"),
     ]
-    spaced: list[RenderableType] = [line for section in sections for line in ("", section)]
-    return Group(_title(report), *spaced)
+    return stack([_title(report), *sections])
 
 
 def suggest(report: OverviewReport) -> str:
@@ -75,23 +72,10 @@ def _title(report: OverviewReport) -> Text:
     )
 
 
-def _table(title: str, *columns: str, remark: str = "") -> Table:
-    table = draw_table()
-    table.add_column(title, no_wrap=True)
-    for column in columns:
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column(remark)
-    return table
-
-
-def _row(table: Table, label: str, *cells: str) -> None:
-    table.add_row(*(Text(visible(cell)) for cell in (label, *cells)))
-
-
 def _config(report: OverviewReport) -> Table:
-    table = _table("config", "", remark="from")
+    table = make_table("config", "", remark="from")
     for name, field in report.config.items():
-        _row(table, name, _value(field), _source(field, report))
+        add_row(table, name, _value(field), _source(field, report))
     return table
 
 
@@ -116,17 +100,17 @@ def _source(field: ConfigValue, report: OverviewReport) -> str:
 
 
 def _model(report: OverviewReport) -> Table:
-    table = _table("model", "")
+    table = make_table("model", "")
     counts = report.parameters
-    _row(table, "parameters", format_count(counts.nanogpt), "by nanoGPT's rule, without wpe")
-    _row(table, "", format_count(counts.total), "in all, a tied head once")
+    add_row(table, "parameters", format_count(counts.nanogpt), "by nanoGPT's rule, without wpe")
+    add_row(table, "", format_count(counts.total), "in all, a tied head once")
     for row in report.dtypes:
-        _row(table, row.dtype, format_count(row.parameters), f"in {row.tensors:,} tensors")
-    _row(table, "head", report.tying.kind, _tying(report))
+        add_row(table, row.dtype, format_count(row.parameters), f"in {row.tensors:,} tensors")
+    add_row(table, "head", report.tying.kind, _tying(report))
     if report.prefixes:
         removed = " ".join(report.prefixes)
-        _row(table, "prefixes", removed, "removed from the stored names")
-    _row(table, "tokenizer", report.tokenizer.name or "none", _tokenizer(report.tokenizer))
+        add_row(table, "prefixes", removed, "removed from the stored names")
+    add_row(table, "tokenizer", report.tokenizer.name or "none", _tokenizer(report.tokenizer))
     return table
 
 
@@ -152,24 +136,24 @@ def _training(training: TrainingReport) -> list[Table]:
     loss = training.loss
     if training.iter_num is None and loss.nats_per_token is None:
         return []
-    table = _table("training", "")
+    table = make_table("training", "")
     if training.iter_num is not None:
         planned = f"of {training.max_iters:,}" if training.max_iters is not None else ""
-        _row(table, "iter_num", format_count(training.iter_num), planned)
+        add_row(table, "iter_num", format_count(training.iter_num), planned)
     if training.tokens_per_step is not None:
-        _row(table, "tokens a step", format_count(training.tokens_per_step), _STEP)
+        add_row(table, "tokens a step", format_count(training.tokens_per_step), _STEP)
     if training.tokens_seen is not None:
-        _row(table, "tokens seen", format_count(training.tokens_seen), training.assumed)
+        add_row(table, "tokens seen", format_count(training.tokens_seen), training.assumed)
     if training.schedule is not None:
         rate = f"{training.schedule.learning_rate:.6g}"
-        _row(table, "learning rate", rate, _schedule(training.schedule))
+        add_row(table, "learning rate", rate, _schedule(training.schedule))
     if loss.nats_per_token is not None:
-        _row(table, "best_val_loss", f"{loss.nats_per_token:.4f}", _loss(loss))
-    _row(table, "ln(vocab_size)", f"{loss.uniform_nats_per_token:.4f}", "what guessing gives")
+        add_row(table, "best_val_loss", f"{loss.nats_per_token:.4f}", _loss(loss))
+    add_row(table, "ln(vocab_size)", f"{loss.uniform_nats_per_token:.4f}", "what guessing gives")
     if training.dataset is not None:
-        _row(table, "dataset", training.dataset)
+        add_row(table, "dataset", training.dataset)
     if training.init_from is not None:
-        _row(table, "init_from", training.init_from)
+        add_row(table, "init_from", training.init_from)
     return [table]
 
 
@@ -204,12 +188,12 @@ def _loss(loss: LossReport) -> str:
 
 def _bytes(report: OverviewReport) -> Table:
     stored = report.stored
-    table = _table("bytes", "tensors", "bytes", "share")
+    table = make_table("bytes", "tensors", "bytes", "share")
 
     def add(label: str, tensors: int | None, size: int, remark: str = "") -> None:
         share = f"{100 * size / stored.file_bytes:.2f} %" if stored.file_bytes else ""
         count = "" if tensors is None else format_count(tensors)
-        _row(table, label, count, format_count(size), share, remark)
+        add_row(table, label, count, format_count(size), share, remark)
 
     for section in stored.sections:
         label, remark = SECTION_NAMES[section.name]
@@ -229,22 +213,9 @@ def _bytes(report: OverviewReport) -> Table:
 
 
 def _globals(report: OverviewReport) -> list[Table]:
-    uses = (*report.globals, *report.tokenizer.refused)
-    if not uses:
-        return []
-    return [draw_globals(uses)]
-
-
-def draw_globals(uses: tuple[GlobalUse, ...]) -> Table:
-    """Return what a pickle refers to, the refused first."""
-    order = {"refused": 0, "inert": 1, "known": 2}
-    table = draw_table()
-    table.add_column("the pickle refers to", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    table.add_column("at byte", justify="right", no_wrap=True)
-    ranked = sorted(uses, key=lambda use: order.get(use.verdict, 3))
-    for use in ranked[:MOST_GLOBALS]:
-        table.add_row(Text(visible(use.name)), use.verdict, format_count(use.offset))
-    if len(ranked) > MOST_GLOBALS:
-        table.add_row(f"and {len(ranked) - MOST_GLOBALS:,} more", "", "")
-    return table
+    tables = []
+    if report.globals:
+        tables.append(draw_globals("the pickle refers to", report.globals))
+    if report.tokenizer.refused:
+        tables.append(draw_globals(f"{report.tokenizer.path} refers to", report.tokenizer.refused))
+    return tables

@@ -1,0 +1,55 @@
+"""Tables that the views of `nanogpt inspect` share: text from files in, never markup."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from nanogpt_cli.checkpoints.contents import GlobalUse
+from nanogpt_cli.commands.params_tables import draw_table
+from nanogpt_cli.output import format_count, visible
+
+MOST_ROWS = 20
+"""Rows of a list that is not what was asked for; the rest are counted."""
+
+
+def make_table(title: str, *columns: str, remark: str | None = "") -> Table:
+    """Return a table of a label, right-aligned numbers, and a column of remarks unless None."""
+    table = draw_table()
+    table.add_column(title, no_wrap=True)
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=True)
+    if remark is not None:
+        table.add_column(remark)
+    return table
+
+
+def add_row(table: Table, *cells: str) -> None:
+    """Add a row of text, whatever the text is."""
+    table.add_row(*(Text(visible(cell)) for cell in cells))
+
+
+def stack(sections: Iterable[RenderableType]) -> RenderableType:
+    """Return sections one below the other, with a blank line between."""
+    spaced: list[RenderableType] = []
+    for section in sections:
+        spaced += ["", section] if spaced else [section]
+    return Group(*spaced)
+
+
+def draw_globals(title: str, uses: Sequence[GlobalUse]) -> Table:
+    """Return what a pickle refers to, the refused first."""
+    order = {"refused": 0, "inert": 1, "known": 2}
+    table = draw_table()
+    table.add_column(Text(visible(title)), no_wrap=True)
+    table.add_column("", no_wrap=True)
+    table.add_column("at byte", justify="right", no_wrap=True)
+    ranked = sorted(uses, key=lambda use: order.get(use.verdict, 3))
+    for use in ranked[:MOST_ROWS]:
+        add_row(table, use.name, use.verdict, format_count(use.offset))
+    if len(ranked) > MOST_ROWS:
+        add_row(table, f"and {len(ranked) - MOST_ROWS:,} more", "", "")
+    return table
