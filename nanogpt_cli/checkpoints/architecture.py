@@ -194,6 +194,17 @@ def _canonical_names(stored: Mapping[str, TensorInfo]) -> _Names:
     return names
 
 
+def strip_prefixes(key: str) -> str:
+    """Return a stored key without what torch.compile, DataParallel and trainers put before it."""
+    return _strip(key)[0]
+
+
+def canonical_name(key: str) -> str:
+    """Return a stored key as nanoGPT names it."""
+    name = strip_prefixes(key)
+    return f"transformer.{name}" if name.split(".", 1)[0] in BODY else name
+
+
 def _strip(key: str) -> tuple[str, list[str]]:
     removed = []
     if "_orig_mod." in key:  # torch.compile of a single block leaves it in the middle
@@ -260,6 +271,8 @@ def _config(
     if contents.hf_config is not None:
         settings = gpt2_settings(contents.hf_config)
         stated = {name: getattr(settings, name) for name in SIZES}
+        if not contents.path.is_dir():  # a config.json beside the file, which may have been cropped
+            del stated["block_size"]
     for name in SIZES:
         if (value := _stated_size(stated, name)) is not None:
             sizes[name], sources[name] = value, "file"
@@ -277,10 +290,19 @@ def _config(
     elif "n_head" not in sizes:
         sizes["n_head"], sources["n_head"] = 1, "unknown"
     bias = "transformer.ln_f.bias" in weights
-    dropout = stated.get("dropout", 0.0)
-    known_dropout = isinstance(dropout, int | float) and 0.0 <= dropout <= 1.0
+    dropout = stated.get("dropout")
+    is_share = isinstance(dropout, int | float) and 0.0 <= dropout <= 1.0
     sources["bias"] = "shapes"
-    return GPTConfig(**sizes, bias=bias, dropout=float(dropout) if known_dropout else 0.0), sources
+    config = GPTConfig(
+        sizes["block_size"],
+        sizes["vocab_size"],
+        sizes["n_layer"],
+        sizes["n_head"],
+        sizes["n_embd"],
+        dropout=float(cast(float, dropout)) if is_share else 0.0,
+        bias=bias,
+    )
+    return config, sources
 
 
 def _sizes_from_shapes(weights: Mapping[str, Weight]) -> dict[str, int]:
