@@ -82,6 +82,29 @@ class Architecture:
         return self.sources["n_head"] != "unknown"
 
 
+class MisfitError(CheckpointError):
+    """Weights that are not those of the file's config.
+
+    Args:
+        fault: the first thing that is wrong.
+        weights: all that the file holds, by nanoGPT's names.
+        config: what it should hold them for.
+        masks: as in Architecture.
+    """
+
+    def __init__(
+        self,
+        fault: CheckpointError,
+        weights: Mapping[str, Weight],
+        config: GPTConfig,
+        masks: Mapping[str, TensorInfo],
+    ) -> None:
+        super().__init__(fault.message, fault.hint)
+        self.weights = weights
+        self.config = config
+        self.masks = masks
+
+
 @dataclass
 class _Names:
     """Stored tensors under nanoGPT's names, sorted into weights and masks."""
@@ -126,7 +149,10 @@ def read_architecture(contents: Contents, *, n_head: int | None = None) -> Archi
     config.tied_head = tying != "untied"
     if tying == "untied":
         notes.append("the head is not tied to the embedding in this file: both matrices are used")
-    _check(weights, config)
+    try:
+        _check(weights, config)
+    except CheckpointError as error:
+        raise MisfitError(error, weights, config, names.masks) from error
     ordered = {name: weights[name] for name in parameter_shapes(config)}
     return Architecture(
         config,
