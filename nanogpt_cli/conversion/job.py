@@ -1,0 +1,117 @@
+"""One conversion, planned as a whole: source, weights, what stands round them, what goes along."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from nanogpt_cli.checkpoints import Checkpoint
+from nanogpt_cli.checkpoints.remaking import CastLoss
+from nanogpt_cli.checkpoints.safetensors_write import SafetensorsPlan
+from nanogpt_cli.checkpoints.torch_write import plan_torch
+from nanogpt_cli.checkpoints.writing import BytesPlan, FilePlan
+from nanogpt_cli.config import GPTConfig
+from nanogpt_cli.conversion import hf_folder
+from nanogpt_cli.conversion.nanogpt_file import Surroundings, build_root, plan_surroundings
+from nanogpt_cli.conversion.plan import ModelPlan, plan_model
+from nanogpt_cli.conversion.settings import ConversionSettings
+from nanogpt_cli.conversion.stored import stored
+from nanogpt_cli.conversion.tokenizer_files import (
+    TravellingTokenizer,
+    find_source_tokenizer,
+    plan_tokenizer,
+)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A conversion, planned.
+
+    Args:
+        checkpoint: the source.
+        output: the file or folder to be written.
+        settings: what was asked for.
+        model: the weights of the output.
+        surroundings: what stands round them in a torch file, else None.
+        tokenizer: what goes along.
+        notes: what a user should hear.
+    """
+
+    checkpoint: Checkpoint
+    output: Path
+    settings: ConversionSettings
+    model: ModelPlan
+    surroundings: Surroundings | None
+    tokenizer: TravellingTokenizer
+    notes: tuple[str, ...]
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether the output is a folder."""
+        return self.settings.to == "hf"
+
+    @property
+    def entries(self) -> Mapping[str, object] | None:
+        """What stands round the weights in a torch file, else None."""
+        return None if self.surroundings is None else self.surroundings.entries
+
+
+def plan_job(
+    checkpoint: Checkpoint,
+    output: Path,
+    settings: ConversionSettings,
+    *,
+    tokenizer: str | None = None,
+    meta: Path | None = None,
+) -> Job:
+    """Settle everything about a conversion but the bytes.
+
+    Raises:
+        NanoGPTError: something that the output cannot carry, or a tokenizer that cannot be used.
+    """
+    found, notes = find_source_tokenizer(checkpoint, tokenizer=tokenizer, meta=meta)
+    model = plan_model(checkpoint, settings, None if found is None else found.n_vocab)
+    travelling = plan_tokenizer(found, checkpoint, settings.to, output)
+    told = [*checkpoint.notes, *notes, *model.notes, *travelling.notes]
+    surroundings = None
+    if settings.to == "nanogpt":
+        surroundings = plan_surroundings(checkpoint, model, settings)
+        told += surroundings.notes
+    elif settings.weights_only:
+        told.append(f"--weights-only has no effect: {settings.to} holds weights alone")
+    return Job(checkpoint, output, settings, model, surroundings, travelling, tuple(told))
+
+
+def plan_files(job: Job, loss: CastLoss | None = None) -> dict[str, FilePlan]:
+    """Return the output's files by name; a single file's name is the output's own.
+
+    Args:
+        job: the conversion.
+        loss: where the cost of casts is counted while the files are written.
+    """
+    tensors = {planned.row.name: stored(planned, loss) for planned in job.model.tensors}
+    if job.surroundings is not None:
+        root = build_root(job.surroundings, tensors, job.model.config)
+        return {job.output.name: plan_torch(root)}
+    if not job.is_folder:
+        return {job.output.name: SafetensorsPlan(tensors, metadata(job.model.config))}
+    config = hf_folder.config_json(job.model, job.checkpoint, job.tokenizer.end_of_text)
+    generation = hf_folder.generation_config_json(config)
+    return {
+        hf_folder.CONFIG: BytesPlan(hf_folder.to_text(config)),
+        hf_folder.GENERATION_CONFIG: BytesPlan(hf_folder.to_text(generation)),
+        **{name: BytesPlan(content) for name, content in job.tokenizer.files.items()},
+        hf_folder.WEIGHTS: SafetensorsPlan(tensors, {"format": "pt"}),
+    }
+
+
+def metadata(config: GPTConfig) -> dict[str, str]:
+    """Return the strings that make a safetensors file whole: what its shapes do not say."""
+    return {
+        "format": "pt",
+        **{name: str(getattr(config, name)) for name in hf_folder.SIZES},
+        "bias": str(config.bias).lower(),
+        "activation": config.activation,
+        "tied_head": str(config.tied_head).lower(),
+    }
