@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from nanogpt_cli.checkpoints.contents import DTYPE_BYTES, TensorInfo
+from nanogpt_cli.checkpoints.files import errors_name
 from nanogpt_cli.checkpoints.zips import read_directory, read_member
 from nanogpt_cli.errors import CheckpointError
 
@@ -51,13 +52,11 @@ class TensorReader:
 
     def _map(self, path: Path, end: int) -> mmap.mmap:
         """Return the map of a file that still has at least `end` bytes."""
-        try:
+        with errors_name(path):
             size = path.stat().st_size
             if path not in self._maps and size:
                 with path.open("rb") as file:
                     self._maps[path] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-        except OSError as error:
-            raise CheckpointError(f"cannot read {str(path)!r}: {error.strerror}") from error
         # A page beyond the end of a file that shrank would end the process with a bus error.
         if end > size or end > len(self._maps[path]):
             raise CheckpointError(
@@ -69,9 +68,10 @@ class TensorReader:
         """Return the bytes of a compressed member, kept until another one is asked for."""
         if self._unpacked is None or self._unpacked[:2] != (info.path, info.member):
             self._unpacked = None
-            member = read_directory(info.path).get(info.member)
-            if member is None:
-                raise CheckpointError(f"{str(info.path)!r} lacks {info.member!r}", _CHANGED)
-            data = read_member(info.path, member, info.storage_bytes)
+            with errors_name(info.path):
+                member = read_directory(info.path).get(info.member)
+                if member is None:
+                    raise CheckpointError(f"it lacks {info.member!r}", _CHANGED)
+                data = read_member(info.path, member, info.storage_bytes)
             self._unpacked = (info.path, info.member, data)
         return self._unpacked[2]
