@@ -44,7 +44,7 @@ class TensorReader:
         if end > len(buffer):
             raise CheckpointError(f"{info.member!r} in {str(info.path)!r} is too short", _CHANGED)
         if info.offset % DTYPE_BYTES[info.dtype]:
-            buffer = bytearray(buffer[info.offset : end])
+            buffer = bytearray(memoryview(buffer)[info.offset : end])
             flat = torch.frombuffer(buffer, dtype=dtype, count=count)
         else:
             flat = torch.frombuffer(buffer, dtype=dtype, count=count, offset=info.offset)
