@@ -148,6 +148,8 @@ def _with_neighbouring_config(contents: Contents) -> Contents:
     """Give a bare weights file the Hugging Face config.json of its folder, if there is one."""
     if isinstance(contents.root, dict) and "model_args" in contents.root:
         return contents
+    if "n_head" in contents.metadata:  # a safetensors file that says it all itself
+        return contents
     config = read_hf_config(contents.path.parent)
     return contents if config is None else replace(contents, hf_config=config)
 

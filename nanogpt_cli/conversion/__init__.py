@@ -78,10 +78,8 @@ def _check_neighbours(job: Job, *, force: bool) -> None:
     """Refuse to overwrite another checkpoint's tokenizer beside a single file."""
     if job.is_folder:
         return
-    for name, content in job.tokenizer.files.items():
-        path = job.output.parent / name
-        if not (path.is_file() and path.read_bytes() == content):
-            check_target(path, [], force=force)
+    for name in job.tokenizer.files:
+        check_target(job.output.parent / name, [], force=force)
 
 
 def _write_folder(job: Job, verify: bool, progress: Progress) -> ConversionReport:

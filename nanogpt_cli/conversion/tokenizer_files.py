@@ -34,7 +34,7 @@ class TravellingTokenizer:
     Args:
         kind: its entry in TOKENIZERS, or None where none is known.
         n_vocab: one more than its highest id, or None.
-        end_of_text: id of the end-of-text token, or None.
+        end_of_text: id of the end-of-text token, or None; looked up for transformers alone.
         files: names and contents of what is written beside the weights.
         notes: what a user should hear.
     """
@@ -88,14 +88,29 @@ def plan_tokenizer(
         return TravellingTokenizer()
     if found.n_vocab is None:
         return TravellingTokenizer(found.name)
-    loaded = load_tokenizer(found, checkpoint.config.vocab_size)
-    known = TravellingTokenizer(found.name, found.n_vocab, loaded.end_of_text)
     if target == "hf":
+        known = TravellingTokenizer(found.name, found.n_vocab, _end_of_text(found))
         return _for_transformers(known, found, checkpoint.config.block_size)
+    known = TravellingTokenizer(found.name, found.n_vocab)
     dataset = checkpoint.train_config.get("dataset")
     if _is_found_there(found, output.parent, checkpoint.config.vocab_size, dataset):
         return known
-    return replace(known, files=_own_files(found))
+    files = _own_files(found)
+    there = {name: output.parent / name for name in files}
+    lacking = {
+        name: content
+        for name, content in files.items()
+        if not (there[name].is_file() and there[name].read_bytes() == content)
+    }
+    return replace(known, files=lacking)
+
+
+def _end_of_text(found: Found) -> int | None:
+    if found.name == "gpt2":
+        return END_OF_TEXT_ID
+    if found.name == "hf" and found.path is not None:
+        return read_hf(found.path).end_of_text
+    return load_tokenizer(found, found.n_vocab or 0).end_of_text
 
 
 def _for_transformers(

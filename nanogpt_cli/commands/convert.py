@@ -1,0 +1,174 @@
+"""`nanogpt convert`: the same model in another format."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from nanogpt_cli import options
+from nanogpt_cli.errors import UsageError
+from nanogpt_cli.output import emit, note
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from nanogpt_cli.conversion import ConversionReport
+
+Target = Literal["nanogpt", "hf", "safetensors"]
+Dtype = Literal["float32", "bfloat16", "float16"]
+Activation = Literal["gelu", "gelu_tanh"]
+
+SourceArg = Annotated[
+    str,
+    typer.Argument(
+        metavar="SRC",
+        show_default=False,
+        help="A ckpt.pt, a folder with one, a Hugging Face folder, a .safetensors file, a hub name "
+        "such as gpt2 or owner/name, or demo (the small model in the package).",
+    ),
+]
+ToOpt = Annotated[
+    Target | None,
+    typer.Option(
+        "--to",
+        rich_help_panel=options.OUTPUT,
+        show_default="by the output's name",
+        help="nanogpt: a ckpt.pt that stock nanoGPT loads. hf: a folder that transformers loads. "
+        "safetensors: one file with nanoGPT's names. By name: .pt, no ending, .safetensors.",
+    ),
+]
+DtypeOpt = Annotated[
+    Dtype | None,
+    typer.Option(
+        "--dtype",
+        envvar="NANOGPT_CONVERT_DTYPE",
+        rich_help_panel=options.MODEL,
+        show_default="each tensor's own",
+        help="Number format of the weights in the output.",
+    ),
+]
+ActivationOpt = Annotated[
+    Activation | None,
+    typer.Option(
+        "--activation",
+        rich_help_panel=options.MODEL,
+        show_default="the source's",
+        help="The MLP's function, where the source says it wrongly or not at all: gelu is exact "
+        "(nanoGPT), gelu_tanh its approximation (OpenAI's GPT-2).",
+    ),
+]
+WeightsOnlyOpt = Annotated[
+    bool,
+    typer.Option(
+        "--weights-only",
+        rich_help_panel=options.MODEL,
+        help="Leave out the optimizer and other entries: a third of a training checkpoint's size.",
+    ),
+]
+TrimVocabOpt = Annotated[
+    bool,
+    typer.Option(
+        "--trim-vocab",
+        rich_help_panel=options.MODEL,
+        help="Drop the rows of the embedding that only pad it, which the tokenizer lacks.",
+    ),
+]
+FreshOptimizerOpt = Annotated[
+    bool,
+    typer.Option(
+        "--fresh-optimizer",
+        rich_help_panel=options.MODEL,
+        help="Write a new AdamW state, so that train.py's resume can fine-tune the model.",
+    ),
+]
+DropZeroBiasesOpt = Annotated[
+    bool,
+    typer.Option(
+        "--drop-zero-biases",
+        rich_help_panel=options.MODEL,
+        help="Write a model without biases (bias False) where all of them are zero.",
+    ),
+]
+VerifyOpt = Annotated[
+    bool,
+    typer.Option(
+        "--verify/--no-verify",
+        rich_help_panel=options.OUTPUT,
+        help="Read the result again and compare every tensor and the logits with the source's; "
+        "it is kept only if it is the same model.",
+    ),
+]
+DryRunOpt = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run", rich_help_panel=options.OUTPUT, help="Show what would be written, and stop."
+    ),
+]
+
+
+def convert(
+    source: SourceArg,
+    output: options.OutputOpt = None,
+    to: ToOpt = None,
+    dtype: DtypeOpt = None,
+    activation: ActivationOpt = None,
+    n_head: options.NHeadOpt = None,
+    weights_only: WeightsOnlyOpt = False,
+    trim_vocab: TrimVocabOpt = False,
+    fresh_optimizer: FreshOptimizerOpt = False,
+    drop_zero_biases: DropZeroBiasesOpt = False,
+    tokenizer: options.TokenizerOpt = None,
+    meta: options.MetaOpt = None,
+    offline: options.OfflineOpt = False,
+    verify: VerifyOpt = True,
+    dry_run: DryRunOpt = False,
+    force: options.ForceOpt = False,
+    json: options.JsonOpt = False,
+) -> None:
+    """Write a checkpoint in another format: the same model, checked.
+
+    Nothing is lost by default: types, padded rows, an untied head and, from one .pt to another,
+    the optimizer are kept.
+
+    Example: nanogpt convert gpt2 -o gpt2.pt
+    """
+    from nanogpt_cli.commands.convert_progress import show_progress
+    from nanogpt_cli.conversion import ConversionSettings, choose_target
+    from nanogpt_cli.conversion import convert as convert_checkpoint
+
+    if output is None:
+        raise UsageError("no output was named", hint="give -o OUT, such as -o gpt2.pt")
+    settings = ConversionSettings(
+        to=choose_target(output, to),
+        dtype=dtype,
+        weights_only=weights_only,
+        trim_vocab=trim_vocab,
+        activation=activation,
+        fresh_optimizer=fresh_optimizer,
+        drop_zero_biases=drop_zero_biases,
+    )
+    with show_progress("converting") as progress:
+        report = convert_checkpoint(
+            source,
+            output,
+            settings,
+            n_head=n_head,
+            offline=offline,
+            tokenizer=tokenizer,
+            meta=meta,
+            verify=verify,
+            dry_run=dry_run,
+            force=force,
+            progress=progress,
+        )
+    for message in report.notes:
+        note(message)
+    emit(report, json, render)
+
+
+def render(report: ConversionReport) -> RenderableType:
+    """Return the report as a table of facts."""
+    from nanogpt_cli.commands.convert_tables import render_conversion
+
+    return render_conversion(report)
