@@ -9,7 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from nanogpt_cli.checkpoints.contents import TensorInfo
+from nanogpt_cli.checkpoints.torch_pickle import Called
+from nanogpt_cli.checkpoints.writing import Stored
 from nanogpt_cli.pickles import Record
+
+PARAMETERS = ("torch._utils._rebuild_parameter", "torch._utils._rebuild_parameter_with_state")
 
 
 def entries_of(value: object) -> dict[object, object] | None:
@@ -60,6 +65,18 @@ def with_all_entries(value: object, entries: dict[object, object]) -> object:
     if isinstance(value.items, dict):
         return replace(value, items=entries)
     return replace(value, state=entries)
+
+
+def tensor_of(value: object) -> TensorInfo | None:
+    """Return the tensor that a value is, be it wrapped as a Parameter, or None."""
+    if isinstance(value, Called) and value.class_name in PARAMETERS and value.args:
+        value = value.args[0]
+    return value if isinstance(value, TensorInfo) else None
+
+
+def with_tensor(value: object, tensor: Stored) -> object:
+    """Return `value`, which `tensor_of` knows, with another tensor in it."""
+    return replace(value, args=(tensor, *value.args[1:])) if isinstance(value, Called) else tensor
 
 
 def _replaced(

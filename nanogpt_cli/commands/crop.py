@@ -1,0 +1,111 @@
+"""`nanogpt crop`: the same model with fewer positions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from nanogpt_cli import options
+from nanogpt_cli.output import emit, note
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from nanogpt_cli.surgery import CropReport
+
+Dtype = Literal["float32", "bfloat16", "float16"]
+
+BlockSizeOpt = Annotated[
+    int,
+    typer.Option(
+        "--block-size",
+        rich_help_panel=options.MODEL,
+        show_default=False,
+        help="How many positions to keep: the first ones.",
+    ),
+]
+WeightsOnlyOpt = Annotated[
+    bool,
+    typer.Option(
+        "--weights-only",
+        rich_help_panel=options.MODEL,
+        help="Leave the optimizer out: a third of a training checkpoint's size, and enough to "
+        "sample from.",
+    ),
+]
+DtypeOpt = Annotated[
+    Dtype | None,
+    typer.Option(
+        "--dtype",
+        envvar="NANOGPT_CROP_DTYPE",
+        rich_help_panel=options.MODEL,
+        show_default="each weight's own",
+        help="Number format of the weights in the output.",
+    ),
+]
+VerifyOpt = Annotated[
+    bool,
+    typer.Option(
+        "--verify/--no-verify",
+        rich_help_panel=options.OUTPUT,
+        help="Read the result again and compare its logits with the source's over the kept "
+        "positions; it is kept only if they are the same.",
+    ),
+]
+DryRunOpt = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run", rich_help_panel=options.OUTPUT, help="Show what would be written, and stop."
+    ),
+]
+
+
+def crop(
+    checkpoint: options.CheckpointArg,
+    block_size: BlockSizeOpt,
+    output: options.OutputOpt = None,
+    weights_only: WeightsOnlyOpt = False,
+    dtype: DtypeOpt = None,
+    offline: options.OfflineOpt = False,
+    verify: VerifyOpt = True,
+    dry_run: DryRunOpt = False,
+    force: options.ForceOpt = False,
+    json: options.JsonOpt = False,
+) -> None:
+    """Write a checkpoint with a shorter context, which trains and samples as before.
+
+    The position table, stored masks, settings and the optimizer's moments are cut together; all
+    else is kept bit for bit. The output is ckpt-256.pt beside ckpt.pt, unless --output says
+    otherwise, and in the format of the input.
+
+    Example: nanogpt crop out/ckpt.pt --block-size 256
+    """
+    from nanogpt_cli import surgery
+    from nanogpt_cli.checkpoints import open_checkpoint
+    from nanogpt_cli.commands.convert_progress import show_progress
+
+    surgery.require_block_size(block_size)
+    opened = open_checkpoint(checkpoint, offline=offline)
+    with show_progress("cropping") as progress:
+        report = surgery.crop(
+            opened,
+            block_size,
+            output=output,
+            weights_only=weights_only,
+            dtype=dtype,
+            dry_run=dry_run,
+            force=force,
+            verify=verify,
+            progress=progress,
+        )
+    for message in (*opened.notes, *report.notes):
+        note(message)
+    emit(report, json, render)
+
+
+def render(report: CropReport) -> RenderableType:
+    """Return the receipt."""
+    from nanogpt_cli.commands.crop_tables import render_crop
+
+    return render_crop(report)
