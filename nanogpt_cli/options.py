@@ -105,6 +105,31 @@ TopKOpt = Annotated[
         help="Draw from the k likeliest tokens only; 0 draws from all.",
     ),
 ]
+TopPOpt = Annotated[
+    float,
+    typer.Option(
+        "--top-p",
+        rich_help_panel=SAMPLING,
+        help="Then from the likeliest tokens that together reach this share, 0 to 1; 1 is off.",
+    ),
+]
+MinPOpt = Annotated[
+    float,
+    typer.Option(
+        "--min-p",
+        rich_help_panel=SAMPLING,
+        help="Then from tokens at least this share as likely as the likeliest; 0 is off.",
+    ),
+]
+RepetitionPenaltyOpt = Annotated[
+    float,
+    typer.Option(
+        "--repetition-penalty",
+        rich_help_panel=SAMPLING,
+        help="Before all else, make tokens that were there already less likely: 1 is off, 1.2 is "
+        "much.",
+    ),
+]
 SeedOpt = Annotated[
     int,
     typer.Option(
@@ -121,6 +146,16 @@ RngOpt = Annotated[
         rich_help_panel=SAMPLING,
         help="per-sample: each text depends on the seed, its prompt and its number alone. "
         "nanogpt: sample.py's texts, token for token; slow, no cache.",
+    ),
+]
+StopOpt = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--stop",
+        metavar="TEXT",
+        rich_help_panel=SAMPLING,
+        show_default=False,
+        help="End a text just before this one appears in its new part; may be given several times.",
     ),
 ]
 IgnoreEosOpt = Annotated[

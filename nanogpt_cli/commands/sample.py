@@ -28,8 +28,12 @@ def sample(
     max_new_tokens: options.MaxNewTokensOpt = 500,
     temperature: options.TemperatureOpt = 0.8,
     top_k: options.TopKOpt = 200,
+    top_p: options.TopPOpt = 1.0,
+    min_p: options.MinPOpt = 0.0,
+    repetition_penalty: options.RepetitionPenaltyOpt = 1.0,
     seed: options.SeedOpt = 1337,
     rng: options.RngOpt = "per-sample",
+    stop: options.StopOpt = None,
     ignore_eos: options.IgnoreEosOpt = False,
     n_head: options.NHeadOpt = None,
     device: options.DeviceOpt = "auto",
@@ -42,7 +46,8 @@ def sample(
 ) -> None:
     """Continue a prompt with a checkpoint's own words.
 
-    Logits are divided by the temperature, then cut to the top k, then one id is drawn.
+    A token is drawn from the model's logits after, in this order: repetition penalty, temperature,
+    top-k, top-p, min-p.
 
     Example: nanogpt sample out/ckpt.pt --prompt "ROMEO:" --temperature 0.7 -m 200
     """
@@ -53,7 +58,17 @@ def sample(
     from nanogpt_cli.generation.settings import SampleSettings
 
     settings = SampleSettings(
-        num_samples, max_new_tokens, temperature, top_k, seed, rng, ignore_eos
+        num_samples=num_samples,
+        max_new_tokens=max_new_tokens,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        min_p=min_p,
+        repetition_penalty=repetition_penalty,
+        seed=seed,
+        rng=rng,
+        stop=tuple(stop or ()),
+        ignore_eos=ignore_eos,
     )
     opened = open_checkpoint(checkpoint, n_head=n_head, offline=offline)
     output.note(describe_checkpoint(opened))

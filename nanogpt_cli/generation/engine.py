@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -48,6 +48,7 @@ def generate_ids(
     *,
     max_new_tokens: int,
     end_of_text: int | None = None,
+    stopped: Container[int] = (),
 ) -> Iterator[NewToken]:
     """Continue one prompt once for every stream of draws.
 
@@ -61,6 +62,7 @@ def generate_ids(
         sampler: from logits to ids.
         max_new_tokens: tokens a sample, at most.
         end_of_text: the id that ends a sample, or None.
+        stopped: the numbers of samples to let go; looked into after every token.
 
     Raises:
         NanoGPTError: logits that are not finite, or a drawn id outside the vocabulary.
@@ -68,25 +70,27 @@ def generate_ids(
     if max_new_tokens == 0:
         yield from (NewToken(index, None, "length") for index in range(len(draws)))
         return
-    window = list(prompt[-model.config.block_size :])
-    batch = _batch_limit(model, len(window) + max_new_tokens)
-    first = _Prefill(model, window, len(window) + max_new_tokens)
+    positions = len(prompt) + max_new_tokens
+    batch = _batch_limit(model, positions)
+    first = _Prefill(model, list(prompt), positions)
     for start in range(0, len(draws), batch):
         part = _Batch(first, draws[start : start + batch], sampler, start)
-        yield from part.run(max_new_tokens, end_of_text)
+        yield from part.run(max_new_tokens, end_of_text, stopped)
 
 
 class _Prefill:
     """The prompt's cache and last logits, shared by all of its samples."""
 
-    def __init__(self, model: GPT, window: list[int], positions: int) -> None:
+    def __init__(self, model: GPT, prompt: list[int], positions: int) -> None:
         self.model = model
-        self.window = window
+        self.window = window = prompt[-model.config.block_size :]
         self.device = model.lm_head.weight.device
         capacity = min(positions, model.config.block_size)
         self.cache = KVCache(model.config, 1, capacity, model.lm_head.weight)
         idx = torch.tensor([window], dtype=torch.long, device=self.device)
         self.logits = forward_cached(model, idx, self.cache)
+        self.seen = torch.zeros(1, model.config.vocab_size, dtype=torch.bool, device=self.device)
+        self.seen[0, prompt] = True
 
 
 class _Batch:
@@ -103,11 +107,16 @@ class _Batch:
         self.logits = prefill.logits.index_select(0, repeat)
         window = torch.tensor([prefill.window], dtype=torch.long, device=self.device)
         self.window = window.index_select(0, repeat)  # (B, T), at most block_size
+        self.seen = prefill.seen.index_select(0, repeat)  # (B, V)
 
-    def run(self, max_new_tokens: int, end_of_text: int | None) -> Iterator[NewToken]:
+    def run(
+        self, max_new_tokens: int, end_of_text: int | None, stopped: Container[int]
+    ) -> Iterator[NewToken]:
+        """Yield every sample's tokens, a step at a time."""
         for step in range(max_new_tokens):
             check_finite(self.model, self.logits, self.window, step)
-            drawn = self.sampler(self.logits, [stream.uniform(step) for stream in self.draws])
+            uniforms = [stream.uniform(step) for stream in self.draws]
+            drawn = self.sampler(self.logits, uniforms, self.seen)
             ids = drawn.tolist()
             check_ids(ids, self.model.config.vocab_size, step, self.device)
             last = step == max_new_tokens - 1
@@ -116,7 +125,11 @@ class _Batch:
                     yield NewToken(index, None, "eos")
                 else:
                     yield NewToken(index, token, "length" if last else None)
-            staying = [row for row, token in enumerate(ids) if token != end_of_text]
+            staying = [
+                row
+                for row, (index, token) in enumerate(zip(self.indices, ids, strict=True))
+                if token != end_of_text and index not in stopped
+            ]
             if last or not staying:
                 return
             self._keep(staying, drawn)
@@ -127,11 +140,12 @@ class _Batch:
         if len(rows) < len(self.draws):
             chosen = torch.tensor(rows, dtype=torch.long, device=self.device)
             self.cache = self.cache.copy(chosen)
-            self.window, drawn = self.window[chosen], drawn[chosen]
+            self.window, self.seen, drawn = self.window[chosen], self.seen[chosen], drawn[chosen]
             self.draws = [self.draws[row] for row in rows]
             self.indices = [self.indices[row] for row in rows]
         self.window = torch.cat((self.window, drawn.unsqueeze(1)), dim=1)
         self.window = self.window[:, -self.model.config.block_size :]
+        self.seen.scatter_(1, drawn.unsqueeze(1), True)
 
     def _step(self) -> None:
         if self.cache.length < self.model.config.block_size:

@@ -75,7 +75,7 @@ def read_prompt(spec: str | None, stdin: BinaryIO | None) -> PromptText:
 
 
 def _recover(argument: str) -> str:
-    """Return an argument as the UTF-8 that was typed, where the locale took it for something else."""
+    """Return an argument as the UTF-8 that was typed, whatever the locale took it for."""
     try:
         return os.fsencode(argument).decode("utf-8", errors="surrogateescape")
     except UnicodeError:
@@ -143,7 +143,7 @@ def encode_prompt(
         NanoGPTError: an id that the model lacks.
     """
     text, notes = prompt.text, list(prompt.notes)
-    if not prompt.given and not _can_spell(tokenizer, text):
+    if not prompt.given and not can_spell(tokenizer, text):
         text = ""
         notes.append("the vocabulary has no newline to start from: starting from its first token")
     ids = tokenizer.encode(text, special=special) if text else []
@@ -167,7 +167,8 @@ def encode_prompt(
     return Prompt(text, tuple(ids), tuple(notes))
 
 
-def _can_spell(tokenizer: Tokenizer, text: str) -> bool:
+def can_spell(tokenizer: Tokenizer, text: str) -> bool:
+    """Return whether the tokenizer has ids for a text."""
     try:
         return bool(tokenizer.encode(text))
     except UsageError:

@@ -7,7 +7,7 @@ weights over them, and samples one text after another from the global generator.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 import torch
 
@@ -52,10 +52,13 @@ def generate_like_nanogpt(
     temperature: float,
     top_k: int,
     dtype: torch.dtype,
+    stopped: Container[int] = (),
 ) -> Iterator[NewToken]:
     """Continue the prompt `num_samples` times, one after another, by `GPT.generate`.
 
-    Draws come from torch's global generator; nothing is cached, masked or stopped early.
+    Draws come from torch's global generator; nothing is cached or masked, and end-of-text is a
+    token like any other. A sample in `stopped` is left, and the next begins with the generator as
+    it then is.
     """
     device = model.lm_head.weight.device
     start = torch.tensor([list(prompt)], dtype=torch.long, device=device)
@@ -69,6 +72,8 @@ def generate_like_nanogpt(
             token = int(idx[0, -1])
             check_ids([token], model.config.vocab_size, step, device)
             yield NewToken(index, token, "length" if step == max_new_tokens - 1 else None)
+            if index in stopped:
+                break
 
 
 def _autocast(

@@ -17,9 +17,10 @@ from nanogpt_cli.checkpoints.loading import require_n_head
 from nanogpt_cli.config import GPTConfig
 from nanogpt_cli.generation.devices import choose_device, choose_dtype, idle_gpu_note
 from nanogpt_cli.generation.engine import NewToken, generate_ids
-from nanogpt_cli.generation.prompt import Prompt, PromptText, encode_prompt
+from nanogpt_cli.generation.prompt import Prompt, PromptText, can_spell, encode_prompt
 from nanogpt_cli.generation.reference import build_seeded, generate_like_nanogpt
 from nanogpt_cli.generation.settings import SampleSettings
+from nanogpt_cli.generation.stops import cut_at_stops
 from nanogpt_cli.generation.text import Piece, in_order, stream_text
 from nanogpt_cli.model import GPT
 from nanogpt_cli.sampling import Draws, Sampler
@@ -37,7 +38,7 @@ class SampleReport:
     Args:
         id: of the row it came from, or None.
         index: its number among the prompt's samples.
-        finish_reason: "length" or "eos".
+        finish_reason: "length", "stop" or "eos".
         settings: what changes a text, with a digest that covers the model and tokenizer too.
     """
 
@@ -73,18 +74,18 @@ class Timing:
     total_seconds: float = 0.0
     finish_reasons: dict[str, None] = field(default_factory=dict)
 
-    def watch(self, tokens: Iterator[NewToken]) -> Iterator[NewToken]:
-        """Pass tokens on, counting them and their time."""
+    def watch(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
+        """Pass pieces on, counting their tokens and time."""
         start = time.perf_counter()
-        for token in tokens:
+        for piece in pieces:
             self.total_seconds = time.perf_counter() - start
-            if token.id is not None:
+            if piece.id is not None:
                 self.new_tokens += 1
                 if self.first_token_seconds is None:
                     self.first_token_seconds = self.total_seconds
-            if token.finish_reason is not None:
-                self.finish_reasons[token.finish_reason] = None
-            yield token
+            if piece.finish_reason is not None:
+                self.finish_reasons[piece.finish_reason] = None
+            yield piece
 
     @property
     def tokens_per_second(self) -> float | None:
@@ -167,6 +168,9 @@ class Session:
             yield f"--top-k {settings.top_k} has no effect: the vocabulary has {V} ids"
         if settings.is_greedy and settings.seed != usual.seed:
             yield f"--seed {settings.seed} has no effect: a temperature of 0 draws nothing"
+        for stop in settings.stop:
+            if not can_spell(self.tokenizer, stop):
+                yield f"--stop {stop!r} has no effect: the vocabulary cannot spell it"
 
     def sample(
         self, prompt: Prompt, settings: SampleSettings, timing: Timing | None = None
@@ -176,11 +180,15 @@ class Session:
         Raises:
             NanoGPTError: what the engine or the tokenizer meets on the way.
         """
-        tokens = self._tokens(prompt, settings)
-        watched = tokens if timing is None else timing.watch(tokens)
-        return in_order(stream_text(watched, self.tokenizer))
+        stopped: set[int] = set()
+        pieces = stream_text(self._tokens(prompt, settings, stopped), self.tokenizer)
+        if settings.stop:
+            pieces = cut_at_stops(pieces, settings.stop, stopped)
+        return in_order(pieces if timing is None else timing.watch(pieces))
 
-    def _tokens(self, prompt: Prompt, settings: SampleSettings) -> Iterator[NewToken]:
+    def _tokens(
+        self, prompt: Prompt, settings: SampleSettings, stopped: set[int]
+    ) -> Iterator[NewToken]:
         if settings.rng == "nanogpt":
             model = build_seeded(self.checkpoint, settings.seed, self.device)
             return generate_like_nanogpt(
@@ -191,6 +199,7 @@ class Session:
                 temperature=settings.temperature,
                 top_k=settings.top_k,
                 dtype=self.dtype,
+                stopped=stopped,
             )
         sampler = Sampler(
             settings.filters,
@@ -204,6 +213,7 @@ class Session:
             sampler,
             max_new_tokens=settings.max_new_tokens,
             end_of_text=None if settings.ignore_eos else self.tokenizer.end_of_text,
+            stopped=stopped,
         )
 
     def load(self) -> GPT:

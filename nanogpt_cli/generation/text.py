@@ -18,7 +18,7 @@ class Piece:
         index: the sample's number.
         id: the token, or None where a sample ends without one.
         text: whole characters; empty while a character is incomplete.
-        finish_reason: "length" or "eos" with the last piece of a sample, else None.
+        finish_reason: "length", "stop" or "eos" with the last piece of a sample, else None.
     """
 
     index: int

@@ -13,15 +13,18 @@ import torch
 
 from nanogpt_cli.sampling.base import Filter
 from nanogpt_cli.sampling.draws import Draws, draw
+from nanogpt_cli.sampling.min_p import MinP
+from nanogpt_cli.sampling.repetition_penalty import RepetitionPenalty
 from nanogpt_cli.sampling.temperature import Temperature
 from nanogpt_cli.sampling.top_k import TopK
+from nanogpt_cli.sampling.top_p import TopP
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 __all__ = ["PIPELINE", "Draws", "Filter", "Sampler", "build_filters", "draw"]
 
-PIPELINE = (Temperature, TopK)
+PIPELINE = (RepetitionPenalty, Temperature, TopK, TopP, MinP)
 
 
 def build_filters(parameters: Mapping[str, float]) -> tuple[Filter, ...]:
@@ -40,7 +43,7 @@ class Sampler:
 
     Args:
         filters: applied in order.
-        greedy: take the largest logit, lowest id on a tie, whatever the filters.
+        greedy: then take the largest logit, lowest id on a tie, instead of drawing.
         forbidden: (V,) bool, True for ids that the tokenizer lacks; None forbids nothing.
     """
 
@@ -48,12 +51,21 @@ class Sampler:
     greedy: bool = False
     forbidden: Tensor | None = None
 
-    def __call__(self, logits: Tensor, uniforms: Sequence[float]) -> Tensor:
-        """Return one id a row, (B,) int64, for logits (B, V) float32 and B uniforms."""
+    def __call__(self, logits: Tensor, uniforms: Sequence[float], seen: Tensor) -> Tensor:
+        """Return one id a row.
+
+        Args:
+            logits: (B, V) float32, the model's own.
+            uniforms: B numbers in [0, 1).
+            seen: (B, V) bool, True for the ids of the prompt and of the text so far.
+
+        Returns:
+            (B,) int64.
+        """
         if self.forbidden is not None:
             logits = logits.masked_fill(self.forbidden, -torch.inf)
+        for filter in self.filters:
+            logits = filter(logits, seen)
         if self.greedy:
             return logits.argmax(dim=-1)  # the first, so the lowest, of equals
-        for filter in self.filters:
-            logits = filter(logits)
         return draw(logits, uniforms)

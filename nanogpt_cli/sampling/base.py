@@ -19,5 +19,10 @@ class Filter(Protocol):
     option: ClassVar[str]
     off: ClassVar[float]
 
-    def __call__(self, logits: Tensor) -> Tensor:
-        """Return new (B, V) float32 logits; at least one a row stays finite."""
+    def __call__(self, logits: Tensor, seen: Tensor) -> Tensor:
+        """Return new (B, V) float32 logits; at least one a row stays finite.
+
+        Args:
+            logits: (B, V) float32; -inf marks what was filtered out before.
+            seen: (B, V) bool, True for the ids of the prompt and of the text so far.
+        """

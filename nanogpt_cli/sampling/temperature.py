@@ -33,7 +33,7 @@ class Temperature:
                 hint="0 is greedy, 1 leaves the model's own distribution",
             )
 
-    def __call__(self, logits: Tensor) -> Tensor:
+    def __call__(self, logits: Tensor, _seen: Tensor) -> Tensor:
         """Return (B, V) logits, shifted so that the largest is 0, divided."""
         if self.temperature == 0:
             return logits

@@ -31,7 +31,7 @@ class TopK:
                 f"--top-k {self.top_k}: it must be at least 0", hint="0 keeps every id"
             )
 
-    def __call__(self, logits: Tensor) -> Tensor:
+    def __call__(self, logits: Tensor, _seen: Tensor) -> Tensor:
         """Return (B, V) logits with all but k at -inf."""
         if self.top_k == 0 or self.top_k >= logits.size(-1):
             return logits

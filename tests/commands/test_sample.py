@@ -166,6 +166,41 @@ def test_end_of_text_ends_a_sample_and_is_not_printed(nanogpt: Run, tmp_path: Pa
     assert ignoring["ids"][2] == 50256
 
 
+def test_a_stop_text_ends_a_sample_in_its_new_text_alone(nanogpt: Run, letters: Path) -> None:
+    command = ["sample", letters, "-p", "HELLO", "-t", 1, "-m", 80, "-n", 3]
+    for row in nanogpt(*command, "--json").rows:
+        for stop in (row["text"][20:23], row["text"][:1]):
+            stopped = nanogpt(*command, "--stop", stop, "--json").rows[row["index"]]
+            cut = row["text"].index(stop)
+            assert (stopped["text"], stopped["ids"]) == (row["text"][:cut], row["ids"][:cut])
+            assert stopped["finish_reason"] == "stop"
+    free = nanogpt(*command)
+    assert nanogpt(*command, "--stop", "HELLO").out == free.out
+    noted = nanogpt(*command, "--stop", "é")
+    assert (noted.out, "--stop 'é' has no effect" in noted.err) == (free.out, True)
+    assert nanogpt(*command, "--stop", "").code == 2
+
+
+@pytest.mark.parametrize(
+    ("stop", "text", "ids"),
+    [
+        ("\n\n", "hello world", [31373, 995]),
+        ("lo wo", "hel", [31373]),
+        ("orl", "hello w", [31373, 995]),
+        ("hello", "", []),
+    ],
+)
+def test_a_stop_is_matched_on_text_across_and_inside_tokens(
+    nanogpt: Run, tmp_path: Path, stop: str, text: str, ids: list[int]
+) -> None:
+    path = biased_towards(tmp_path / "ckpt.pt", 31373, 995, 628)
+    command = ["sample", path, "-p", "a", "-t", 0, "-m", 9, "--stop", stop]
+    row = nanogpt(*command, "--json").rows[0]
+    assert (row["text"], row["ids"], row["finish_reason"]) == (text, ids, "stop")
+    assert nanogpt(*command).out == f"a{text}\n"
+    assert nanogpt(*command, "--rng", "nanogpt").out == f"a{text}\n"
+
+
 def test_several_samples_are_separated_by_fifteen_hyphens(nanogpt: Run, letters: Path) -> None:
     result = nanogpt("sample", letters, "-p", "AB", "-m", 0, "-n", 3)
     assert result.out == "AB\n---------------\nAB\n---------------\nAB\n"
@@ -332,6 +367,10 @@ def test_without_a_checkpoint_it_is_out_ckpt_pt_then_the_demo(
         (["-k", -1], 2, "--top-k -1: it must be at least 0"),
         (["-m", -1], 2, "--max-new-tokens -1: it must be at least 0"),
         (["-n", 0], 2, "--num-samples 0: it must be at least 1"),
+        (["--top-p", 0], 2, "--top-p 0: it must be above 0 and at most 1"),
+        (["--min-p", 2], 2, "--min-p 2: it must lie in 0 to 1"),
+        (["--repetition-penalty", 0], 2, "--repetition-penalty 0: it must be above 0"),
+        (["--rng", "nanogpt", "--top-p", 0.9], 2, "--rng nanogpt is sample.py's own loop"),
         (["--threads", 0], 2, "--threads 0: it must be at least 1"),
         (["--device", "gpu"], 2, "unknown device 'gpu'"),
         (["--device", "mps"], 2, "--device mps: no Metal device is available"),

@@ -118,6 +118,20 @@ def test_top_k_of_one_is_greedy() -> None:
     )
 
 
+def test_the_repetition_penalty_sees_the_whole_prompt_and_the_text_so_far() -> None:
+    """Also ids that have left the window."""
+    model, prompt, penalty = build(), [3, 4, 5, 6, 7, 8, 9, 10] * 2, 1.7
+    ids = list(prompt)
+    for _ in range(30):
+        logits = model(torch.tensor([ids[-12:]]))[0][0, -1]
+        pushed = torch.where(logits > 0, logits / penalty, logits * penalty)
+        seen = torch.tensor([token in ids for token in range(31)])
+        ids.append(int(torch.where(seen, pushed, logits).argmax()))
+    filters = build_filters({"repetition_penalty": penalty})
+    assert run(model, prompt, Sampler(filters, greedy=True), 2, 30) == [ids[16:]] * 2
+    assert ids[16:] != run(model, prompt, GREEDY, 1, 30)[0]
+
+
 def test_end_of_text_ends_its_own_sample_and_is_not_given() -> None:
     model, sampler, eos = build(), Sampler(build_filters({"temperature": 2.0})), 7
     free = run(model, [3, 1], sampler, 6, 60)
@@ -167,7 +181,7 @@ def test_an_overflow_on_the_way_is_named_by_its_module() -> None:
 
 def test_an_id_outside_the_vocabulary_is_refused_before_it_is_fed_back() -> None:
     class Broken(Sampler):
-        def __call__(self, logits: torch.Tensor, uniforms: object) -> torch.Tensor:  # noqa: ARG002
+        def __call__(self, *_args: object) -> torch.Tensor:
             return torch.tensor([-9223372036854775808])
 
     with pytest.raises(NanoGPTError) as caught:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -11,11 +13,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nanogpt_cli.errors import UsageError
-from nanogpt_cli.sampling import PIPELINE, Draws, Sampler, build_filters, draw
+from nanogpt_cli.sampling import PIPELINE, Draws, Filter, Sampler, build_filters, draw
+from nanogpt_cli.sampling.min_p import MinP
+from nanogpt_cli.sampling.repetition_penalty import RepetitionPenalty
 from nanogpt_cli.sampling.temperature import Temperature
 from nanogpt_cli.sampling.top_k import TopK
+from nanogpt_cli.sampling.top_p import TopP
 
 INF = math.inf
+
+
+def unseen(logits: torch.Tensor) -> torch.Tensor:
+    return torch.zeros_like(logits, dtype=torch.bool)
+
+
+def survivors(filter: Filter, *logits: float) -> list[int]:
+    row = torch.tensor([logits])
+    return filter(row, unseen(row))[0].isfinite().nonzero().squeeze(-1).tolist()
+
+
+def sample(sampler: Sampler, logits: torch.Tensor, uniforms: Sequence[float]) -> list[int]:
+    ids: list[int] = sampler(logits, uniforms, unseen(logits)).tolist()
+    return ids
 
 
 @pytest.mark.parametrize("cls", PIPELINE)
@@ -27,15 +46,17 @@ def test_a_filter_at_its_off_value_is_not_built(cls: type) -> None:
 def test_a_filter_keeps_something_changes_no_input_and_revives_nothing(cls: type) -> None:
     logits = torch.tensor([[0.5, -INF, 3.0, 3.0], [-INF, -INF, -2.0, -INF]])
     before = logits.clone()
-    for value in (1, 2, 3):
-        filtered = cls(value)(logits)
+    for value in (1, 0.5, 1e-6) if cls in (TopP, MinP) else (1, 2, 3):
+        filtered = cls(value)(logits, logits > 0)
         assert torch.equal(logits, before)
         assert torch.isfinite(filtered).any(dim=-1).all()
         assert not torch.isfinite(filtered[~torch.isfinite(logits)]).any()
 
 
 def test_filters_come_in_pipeline_order_whatever_the_mappings_order() -> None:
-    assert build_filters({"top_k": 3, "temperature": 0.5}) == (Temperature(0.5), TopK(3))
+    values = {"min_p": 0.1, "top_p": 0.9, "top_k": 3, "temperature": 0.5, "repetition_penalty": 2}
+    built = (RepetitionPenalty(2), Temperature(0.5), TopK(3), TopP(0.9), MinP(0.1))
+    assert build_filters(values) == built
 
 
 @pytest.mark.parametrize(
@@ -45,6 +66,14 @@ def test_filters_come_in_pipeline_order_whatever_the_mappings_order() -> None:
         ("temperature", INF, "--temperature inf: it must be a number of at least 0"),
         ("temperature", math.nan, "--temperature nan: it must be a number of at least 0"),
         ("top_k", -1, "--top-k -1: it must be at least 0"),
+        ("top_p", 0, "--top-p 0: it must be above 0 and at most 1"),
+        ("top_p", 1.01, "--top-p 1.01: it must be above 0 and at most 1"),
+        ("top_p", math.nan, "--top-p nan: it must be above 0 and at most 1"),
+        ("min_p", -0.1, "--min-p -0.1: it must lie in 0 to 1"),
+        ("min_p", 1.5, "--min-p 1.5: it must lie in 0 to 1"),
+        ("repetition_penalty", 0, "--repetition-penalty 0: it must be above 0"),
+        ("repetition_penalty", -1, "--repetition-penalty -1: it must be above 0"),
+        ("repetition_penalty", INF, "--repetition-penalty inf: it must be above 0"),
     ],
 )
 def test_a_value_out_of_range_is_refused(option: str, value: float, message: str) -> None:
@@ -54,13 +83,15 @@ def test_a_value_out_of_range_is_refused(option: str, value: float, message: str
 
 
 def test_temperature_divides_differences() -> None:
-    filtered = Temperature(0.5)(torch.tensor([[1.0, 2.0, 4.0]]))
+    logits = torch.tensor([[1.0, 2.0, 4.0]])
+    filtered = Temperature(0.5)(logits, unseen(logits))
     assert filtered.tolist() == [[-6.0, -4.0, 0.0]]
 
 
 @pytest.mark.parametrize("temperature", [1e-45, 1e-30, 1e30])
 def test_extreme_temperatures_stay_finite_at_the_top(temperature: float) -> None:
-    filtered = Temperature(temperature)(torch.tensor([[1.0, 200.0, -300.0]]))
+    logits = torch.tensor([[1.0, 200.0, -300.0]])
+    filtered = Temperature(temperature)(logits, unseen(logits))
     assert filtered[0, 1] == 0
     assert not filtered.isnan().any()
 
@@ -70,9 +101,7 @@ def test_extreme_temperatures_stay_finite_at_the_top(temperature: float) -> None
     [(1, [1]), (2, [1, 3]), (3, [0, 1, 3]), (4, [0, 1, 3, 4]), (5, [0, 1, 2, 3, 4]), (0, range(6))],
 )
 def test_top_k_keeps_exactly_k_lowest_id_first_among_equals(k: int, kept: list[int]) -> None:
-    logits = torch.tensor([[2.0, 5.0, 1.0, 5.0, 2.0, -3.0]])
-    survivors = TopK(k)(logits)[0].isfinite().nonzero().squeeze(-1).tolist()
-    assert survivors == list(kept)
+    assert survivors(TopK(k), 2.0, 5.0, 1.0, 5.0, 2.0, -3.0) == list(kept)
 
 
 @given(
@@ -81,9 +110,54 @@ def test_top_k_keeps_exactly_k_lowest_id_first_among_equals(k: int, kept: list[i
 def test_top_k_equals_a_stable_sort(values: list[int], k: int, seed: int) -> None:
     torch.manual_seed(seed)
     rows = torch.stack([torch.tensor(values, dtype=torch.float32), torch.randn(len(values))])
-    for row, filtered in zip(rows, TopK(k)(rows), strict=True):
+    for row, filtered in zip(rows, TopK(k)(rows, unseen(rows)), strict=True):
         order = sorted(range(len(values)), key=lambda i: (-row[i].item(), i))
         assert filtered.isfinite().nonzero().squeeze(-1).tolist() == sorted(order[:k])
+
+
+@pytest.mark.parametrize(("p", "kept"), [(0.6, 2), (0.85, 3), (0.5, 1), (0.3, 1), (0.96, 4)])
+def test_top_p_keeps_the_id_that_crosses_p(p: float, kept: int) -> None:
+    logits = [math.log(share) for share in (0.15, 0.5, 0.05, 0.3)]
+    assert survivors(TopP(p), *logits) == sorted([1, 3, 0, 2][:kept])
+
+
+def test_top_p_keeps_the_lowest_of_equal_ids() -> None:
+    assert survivors(TopP(0.4), 0.0, 0.0, 0.0, 0.0, 0.0) == [0, 1]
+
+
+def test_top_p_after_a_top_k_of_one_keeps_that_one() -> None:
+    assert survivors(TopP(0.1), -INF, 3.0, -INF) == [1]
+    assert survivors(TopP(0.999), -INF, 3.0, -INF) == [1]
+
+
+@pytest.mark.parametrize(("p", "kept"), [(0.05, 4), (0.2, 3), (0.31, 2), (0.7, 1), (1.0, 1)])
+def test_min_p_keeps_what_is_likely_beside_the_likeliest(p: float, kept: int) -> None:
+    logits = [math.log(share) for share in (0.15, 0.5, 0.05, 0.3)]
+    assert survivors(MinP(p), *logits) == sorted([1, 3, 0, 2][:kept])
+
+
+def test_repetition_penalty_pushes_seen_ids_down_on_both_sides_of_zero() -> None:
+    logits = torch.tensor([[2.4, -2.0, 2.4, -2.0, 0.0]])
+    seen = torch.tensor([[True, True, False, False, True]])
+    expected = torch.tensor([[2.0, -2.4, 2.4, -2.0, 0.0]])
+    torch.testing.assert_close(RepetitionPenalty(1.2)(logits, seen), expected)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_filters_equal_transformers_processors(seed: int) -> None:
+    from transformers.generation import logits_process as theirs
+
+    torch.manual_seed(seed)
+    logits, ids = torch.randn(4, 300) * 3, torch.randint(0, 300, (4, 50))
+    seen = unseen(logits).scatter(1, ids, True)
+    pairs: list[tuple[Filter, Any]] = [
+        (RepetitionPenalty(1.3), theirs.RepetitionPenaltyLogitsProcessor(1.3)),
+        (TopK(17), theirs.TopKLogitsWarper(17)),
+        (TopP(0.8), theirs.TopPLogitsWarper(0.8)),
+        (MinP(0.05), theirs.MinPLogitsWarper(0.05)),
+    ]
+    for ours, other in pairs:
+        torch.testing.assert_close(ours(logits, seen), other(ids, logits.clone()))
 
 
 def test_three_of_five_survive_a_hot_draw() -> None:
@@ -91,8 +165,8 @@ def test_three_of_five_survive_a_hot_draw() -> None:
     logits = torch.tensor([[0.1, 2.0, 1.5, -0.5, 1.9]])
     sampler = Sampler(build_filters({"temperature": 5.0, "top_k": 3}))
     stream = Draws(0, [1], 0)
-    drawn = sampler(logits.expand(10_000, -1), [stream.uniform(step) for step in range(10_000)])
-    assert set(drawn.tolist()) == {1, 2, 4}
+    uniforms = [stream.uniform(step) for step in range(10_000)]
+    assert set(sample(sampler, logits.expand(10_000, -1), uniforms)) == {1, 2, 4}
 
 
 def test_draws_follow_the_distribution() -> None:
@@ -122,24 +196,24 @@ def test_the_largest_uniform_never_lands_on_a_filtered_id() -> None:
 def test_a_row_draws_the_same_alone_and_among_others() -> None:
     torch.manual_seed(0)
     logits = torch.randn(64, 300)
-    filters = build_filters({"temperature": 0.9, "top_k": 20})
+    filters = build_filters({"temperature": 0.9, "top_k": 20, "top_p": 0.8, "min_p": 0.02})
     uniforms = torch.rand(64, dtype=torch.float64).tolist()
-    together = Sampler(filters)(logits, uniforms)
-    alone = [Sampler(filters)(logits[i : i + 1], uniforms[i : i + 1]).item() for i in range(64)]
-    assert together.tolist() == alone
+    together = sample(Sampler(filters), logits, uniforms)
+    alone = [sample(Sampler(filters), logits[[i]], uniforms[i : i + 1])[0] for i in range(64)]
+    assert together == alone
 
 
 def test_forbidden_ids_are_never_drawn_nor_counted_among_k() -> None:
     logits = torch.tensor([[9.0, 1.0, 8.0, 0.5]])
     forbidden = torch.tensor([True, False, True, False])
-    assert Sampler(greedy=True, forbidden=forbidden)(logits, [0.5]).tolist() == [1]
+    assert sample(Sampler(greedy=True, forbidden=forbidden), logits, [0.5]) == [1]
     sampler = Sampler((TopK(2),), forbidden=forbidden)
-    assert {sampler(logits, [u / 10]).item() for u in range(10)} == {1, 3}
+    assert {sample(sampler, logits, [u / 10])[0] for u in range(10)} == {1, 3}
 
 
 def test_greedy_takes_the_lowest_of_equals() -> None:
     logits = torch.tensor([[1.0, 3.0, 3.0], [2.0, 2.0, 2.0]])
-    assert Sampler(greedy=True)(logits, [0.9, 0.9]).tolist() == [1, 0]
+    assert sample(Sampler(greedy=True), logits, [0.9, 0.9]) == [1, 0]
 
 
 def test_uniforms_depend_on_seed_prompt_number_and_step_alone() -> None:

@@ -1,0 +1,40 @@
+"""Repetition penalty: ids that were there already become less likely."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+
+from nanogpt_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class RepetitionPenalty:
+    """Divide the positive and multiply the negative logits of seen ids; 1 changes nothing.
+
+    Source: arXiv:1909.05858, section 4.1.
+    """
+
+    option: ClassVar[str] = "repetition_penalty"
+    off: ClassVar[float] = 1.0
+
+    repetition_penalty: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.repetition_penalty) and self.repetition_penalty > 0):
+            raise UsageError(
+                f"--repetition-penalty {self.repetition_penalty:g}: it must be above 0",
+                hint="1 is off, 1.2 is a usual choice",
+            )
+
+    def __call__(self, logits: Tensor, seen: Tensor) -> Tensor:
+        """Return (B, V) logits, those of seen ids pushed down."""
+        penalty = self.repetition_penalty
+        pushed = torch.where(logits > 0, logits / penalty, logits * penalty)
+        return torch.where(seen, pushed, logits)
