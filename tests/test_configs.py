@@ -13,7 +13,7 @@ CONFIGS = sorted((ROOT / "configs").glob("*.toml"))
 
 
 def test_there_are_some() -> None:
-    assert [path.stem for path in CONFIGS] == ["creative", "greedy", "nanogpt"]
+    assert {path.stem for path in CONFIGS} >= {"creative", "greedy", "nanogpt"}
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: str(path.stem))
