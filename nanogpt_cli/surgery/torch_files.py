@@ -79,9 +79,9 @@ def _crop_entry(name: str, value: object, cutter: Cutter) -> object:
         cutter.ledger.note(OTHER, tensor, tensor)
     if name not in CONFIG_KEYS:
         return value
+    before = (entries_of(value) or {}).get("block_size")
     changed = set_block_size(value, cutter.block_size)
-    if changed is not value:
-        before = cutter.architecture.config.block_size
+    if isinstance(before, int) and before != cutter.block_size:
         cutter.cuts.append(Cut(f"{name}.block_size", before, cutter.block_size))
     return changed
 
