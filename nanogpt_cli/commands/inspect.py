@@ -2,21 +2,88 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
 
 from nanogpt_cli import options, output
-from nanogpt_cli.errors import CheckpointError, NanoGPTError, TokenizerError
+from nanogpt_cli.errors import CheckpointError, NanoGPTError, TokenizerError, UsageError
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from nanogpt_cli.checkpoints import Checkpoint
+    from nanogpt_cli.commands.inspect_views import Listing
     from nanogpt_cli.inspection.overview import OverviewReport
-    from nanogpt_cli.inspection.refusal import RefusalReport
+
+VIEW = "View"
+
+Sort = Literal["file", "name", "size"]
+
+
+def _view_option(*flags: str, help: str, **more: Any) -> Any:
+    return typer.Option(*flags, rich_help_panel=VIEW, help=help, **more)
+
+
+TensorsOpt = Annotated[
+    bool, _view_option("--tensors", help="List every tensor: shape, elements, bytes, type.")
+]
+StatsOpt = Annotated[
+    bool,
+    _view_option(
+        "--stats",
+        help="Read the weights: mean, spread, range and norm of each, what was never trained, and "
+        "a fingerprint that is the same for every container of the model.",
+    ),
+]
+CheckOpt = Annotated[
+    bool,
+    _view_option(
+        "--check",
+        help="Check names, shapes, values, tying, masks, optimizer, settings and tokenizer; "
+        "exit 3 on a fault.",
+    ),
+]
+DiffOpt = Annotated[
+    str | None,
+    _view_option(
+        "--diff",
+        metavar="OTHER",
+        show_default=False,
+        help="Compare with another checkpoint, whatever its container, prefixes and order; "
+        "exit 3 when the models differ.",
+    ),
+]
+FilterOpt = Annotated[
+    str | None,
+    _view_option(
+        "--filter",
+        metavar="GLOB",
+        show_default=False,
+        help="With --tensors, --stats: only names that match, such as '*.attn.*'.",
+    ),
+]
+SortOpt = Annotated[
+    Sort,
+    _view_option("--sort", help="With --tensors, --stats: the file's order, by name, or by size."),
+]
+TreeOpt = Annotated[
+    bool,
+    _view_option("--tree/--flat", help="With --tensors: modules with their sums, or one a row."),
+]
+OptimizerOpt = Annotated[
+    bool, _view_option("--optimizer", help="With --tensors, --stats: the optimizer's, too.")
+]
 
 
 def inspect(
     checkpoint: options.CheckpointArg = None,
+    tensors: TensorsOpt = False,
+    stats: StatsOpt = False,
+    check: CheckOpt = False,
+    diff: DiffOpt = None,
+    pattern: FilterOpt = None,
+    sort: SortOpt = "file",
+    tree: TreeOpt = False,
+    optimizer: OptimizerOpt = False,
     tokenizer: options.TokenizerOpt = None,
     meta: options.MetaOpt = None,
     n_head: options.NHeadOpt = None,
@@ -25,22 +92,53 @@ def inspect(
 ) -> None:
     """Show what is in a checkpoint: its model, its training, where every byte went.
 
-    Only names, shapes and settings are read, and nothing in the file is executed.
+    Without a view, only names, shapes and settings are read. Nothing in a file is ever executed.
 
-    Example: nanogpt inspect out/ckpt.pt
+    Example: nanogpt inspect out/ckpt.pt --check
     """
     from nanogpt_cli.checkpoints import open_checkpoint
-    from nanogpt_cli.inspection.overview import survey
+    from nanogpt_cli.commands import inspect_views as views
 
+    require_one_view(tensors=tensors, stats=stats, check=check, diff=diff is not None)
+    listing = views.Listing(pattern=pattern, sort=sort, optimizer=optimizer)
+    note_without_effect(listing, tree=tree, tensors=tensors, stats=stats)
     try:
         opened = open_checkpoint(checkpoint, n_head=n_head, offline=offline)
     except CheckpointError as error:
-        show_refusal(checkpoint, error, as_json=json)
+        show_refusal(checkpoint, error, check=check, as_json=json)
         raise
     tell(opened)
-    report = survey(opened, tokenizer=tokenizer, meta=meta)
-    output.emit(report, json, render)
-    refuse_hostile_table(report)
+    if tensors:
+        views.show_tensors(opened, listing, tree=tree, as_json=json)
+    elif stats:
+        views.show_stats(opened, listing, as_json=json)
+    elif check:
+        views.show_check(opened, tokenizer=tokenizer, meta=meta, as_json=json)
+    elif diff is not None:
+        other = open_checkpoint(diff, n_head=n_head, offline=offline)
+        tell(other)
+        views.show_diff(opened, other, as_json=json)
+    else:
+        report = views.show_overview(opened, tokenizer=tokenizer, meta=meta, as_json=json)
+        refuse_hostile_table(report)
+
+
+def require_one_view(**views: bool) -> None:
+    """Refuse two views at once: each is a report of its own."""
+    asked = [f"--{name}" for name, is_wanted in views.items() if is_wanted]
+    if len(asked) > 1:
+        raise UsageError(f"{' and '.join(asked)} are two views: give one", hint="run it twice")
+
+
+def note_without_effect(listing: Listing, *, tree: bool, tensors: bool, stats: bool) -> None:
+    """Say which settings have no effect in this view."""
+    changed = {"--filter": listing["pattern"] is not None, "--sort": listing["sort"] != "file"}
+    changed["--optimizer"] = listing["optimizer"] is True
+    for flag, is_given in changed.items():
+        if is_given and not (tensors or stats):
+            output.note(f"{flag} has no effect without --tensors or --stats")
+    if tree and not tensors:
+        output.note("--tree has no effect without --tensors")
 
 
 def tell(checkpoint: Checkpoint) -> None:
@@ -55,16 +153,21 @@ def tell(checkpoint: Checkpoint) -> None:
         output.note(message)
 
 
-def show_refusal(ref: str | None, error: CheckpointError, *, as_json: bool) -> None:
-    """Show what can be said of a file that is not opened; the error itself goes to stderr."""
+def show_refusal(ref: str | None, error: CheckpointError, *, check: bool, as_json: bool) -> None:
+    """Show what can be said of a file that is not opened; the error itself goes to stderr.
+
+    With --check, a file that can be read and holds another model has its faults listed, exit 3.
+    """
     from nanogpt_cli.checkpoints.refs import locate
-    from nanogpt_cli.inspection.refusal import examine
+    from nanogpt_cli.commands import inspect_views as views
 
     try:
         path = locate(ref, offline=True).path
     except NanoGPTError:
         return
-    output.emit(examine(path, error), as_json, render_refused)
+    if check:
+        views.show_faults(path, error, as_json=as_json)
+    views.show_refusal(path, error, as_json=as_json)
 
 
 def refuse_hostile_table(report: OverviewReport) -> None:
@@ -72,17 +175,3 @@ def refuse_hostile_table(report: OverviewReport) -> None:
     found = report.tokenizer
     if found.status == "refused":
         raise TokenizerError(found.message, found.hint)
-
-
-def render(report: OverviewReport) -> RenderableType:
-    """Return the overview."""
-    from nanogpt_cli.commands.inspect_overview import render_overview
-
-    return render_overview(report)
-
-
-def render_refused(report: RefusalReport) -> RenderableType:
-    """Return what is in a file that is not opened."""
-    from nanogpt_cli.commands.inspect_refusal import render_refusal
-
-    return render_refusal(report)

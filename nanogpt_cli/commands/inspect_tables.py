@@ -12,6 +12,7 @@ from nanogpt_cli.checkpoints.contents import GlobalUse
 from nanogpt_cli.commands.params_tables import draw_table
 from nanogpt_cli.output import format_count, visible
 
+LONGEST = 1000
 MOST_ROWS = 20
 """Rows of a list that is not what was asked for; the rest are counted."""
 
@@ -28,8 +29,12 @@ def make_table(title: str, *columns: str, remark: str | None = "") -> Table:
 
 
 def add_row(table: Table, *cells: str) -> None:
-    """Add a row of text, whatever the text is."""
-    table.add_row(*(Text(visible(cell)) for cell in cells))
+    """Add a row of text, whatever the text is and however long."""
+    table.add_row(*(Text(visible(_cut(cell))) for cell in cells))
+
+
+def _cut(cell: str) -> str:
+    return cell if len(cell) <= LONGEST else f"{cell[:LONGEST]}... ({len(cell):,} characters)"
 
 
 def stack(sections: Iterable[RenderableType]) -> RenderableType:
