@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 import torch.nn as nn
@@ -114,7 +114,18 @@ class Block(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return (B, T, C) for x (B, T, C)."""
         x = x + self.attn(self.ln_1(x))
-        return x + self.mlp(self.ln_2(x))
+        x = x + self.mlp(self.ln_2(x))
+        return x  # noqa: RET504
+
+
+class Transformer(nn.ModuleDict):
+    """All but the head; a ModuleDict as in nanoGPT, with the types of its entries."""
+
+    wte: nn.Embedding
+    wpe: nn.Embedding
+    drop: nn.Dropout
+    h: nn.ModuleList
+    ln_f: LayerNorm
 
 
 class GPT(nn.Module):
@@ -126,12 +137,12 @@ class GPT(nn.Module):
     Source: Radford et al. 2019, "Language Models are Unsupervised Multitask Learners".
     """
 
-    transformer: nn.ModuleDict
+    transformer: Transformer
 
     def __init__(self, config: GPTConfig) -> None:
         super().__init__()
         self.config = config
-        self.transformer = nn.ModuleDict(
+        self.transformer = Transformer(
             {
                 "wte": nn.Embedding(config.vocab_size, config.n_embd),
                 "wpe": nn.Embedding(config.block_size, config.n_embd),
@@ -159,7 +170,7 @@ class GPT(nn.Module):
     @property
     def blocks(self) -> list[Block]:
         """The transformer blocks, first to last."""
-        return list(self.transformer.h)  # type: ignore[arg-type]
+        return cast("list[Block]", list(self.transformer.h))
 
     def get_num_params(self, non_embedding: bool = True) -> int:
         """Count parameters, a tied head once; `non_embedding` leaves out wpe alone.

@@ -27,7 +27,7 @@ def some_ids(*shape: int, seed: int = 1) -> torch.Tensor:
 @pytest.mark.parametrize("bias", [True, False])
 def test_one_seed_gives_nanogpts_weights_and_generator_state(bias: bool) -> None:
     """Redraw every tensor in nanoGPT's documented order: defaults, then 0.02, then c_proj."""
-    config = GPTConfig(**TINY, bias=bias)
+    config = build(bias=bias).config
     V, T, C, L = config.vocab_size, config.block_size, config.n_embd, config.n_layer
     model = build(seed=7, bias=bias)
     state_after = torch.get_rng_state()
@@ -55,8 +55,9 @@ def test_one_seed_gives_nanogpts_weights_and_generator_state(bias: bool) -> None
     assert torch.equal(torch.get_rng_state(), state_after)
     assert torch.equal(model.lm_head.weight, wte)
     assert torch.equal(model.transformer.wpe.weight, wpe)
-    for block, expected in zip(model.blocks, drawn, strict=True):
-        layers = (block.attn.c_attn, block.attn.c_proj, block.mlp.c_fc, block.mlp.c_proj)
+    for layer_of, expected in zip(model.blocks, drawn, strict=True):
+        attn, mlp = layer_of.attn, layer_of.mlp
+        layers = (attn.c_attn, attn.c_proj, mlp.c_fc, mlp.c_proj)
         for layer, weight in zip(layers, expected, strict=True):
             assert torch.equal(layer.weight, weight)
             assert (layer.bias is None) is not bias

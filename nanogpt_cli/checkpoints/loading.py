@@ -41,7 +41,7 @@ def load_weights(architecture: Architecture, cls: type[GPT] = GPT) -> GPT:
 
 
 class _WithoutDraws(TorchFunctionMode):
-    """Leave new tensors undrawn: drawing on the meta device imports 70 MB of torch, for a second."""
+    """Leave new tensors undrawn: drawing on the meta device first imports 70 MB of torch."""
 
     def __torch_function__(
         self,

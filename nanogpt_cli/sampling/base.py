@@ -19,7 +19,7 @@ class Filter(Protocol):
     option: ClassVar[str]
     off: ClassVar[float]
 
-    def __call__(self, logits: Tensor, seen: Tensor) -> Tensor:
+    def __call__(self, logits: Tensor, seen: Tensor, /) -> Tensor:
         """Return new (B, V) float32 logits; at least one a row stays finite.
 
         Args:

@@ -290,7 +290,7 @@ def test_padding_is_never_drawn(nanogpt: Run, tmp_path: Path) -> None:
     """Ten ids beyond the table, made the likeliest: masked, with one note."""
     model = build(vocab_size=75)
     with torch.no_grad():
-        model.transformer.ln_f.bias[0] = 50.0
+        model.get_parameter("transformer.ln_f.bias")[0] = 50.0
         model.lm_head.weight[65:, 0] = 50.0
     save_meta(tmp_path)
     path = save_nanogpt(tmp_path / "ckpt.pt", model)
@@ -426,7 +426,7 @@ def test_rng_nanogpt_masks_nothing_and_says_what_it_cannot_decode(
 ) -> None:
     model = build(vocab_size=75)
     with torch.no_grad():
-        model.transformer.ln_f.bias[0] = 50.0
+        model.get_parameter("transformer.ln_f.bias")[0] = 50.0
         model.lm_head.weight[70, 0] = 50.0
     save_meta(tmp_path)
     path = save_nanogpt(tmp_path / "ckpt.pt", model)

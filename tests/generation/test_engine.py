@@ -27,12 +27,10 @@ def build(seed: int = 0, **sizes: object) -> GPT:
     return model
 
 
-def run(
-    model: GPT, prompt: list[int], sampler: Sampler, samples: int, new: int, **options: int
-) -> list[list[int]]:
+def run(model: GPT, prompt: list[int], sampler: Sampler, samples: int, new: int) -> list[list[int]]:
     draws = [Draws(0, prompt, index) for index in range(samples)]
     texts: list[list[int]] = [[] for _ in draws]
-    for token in generate_ids(model, prompt, draws, sampler, max_new_tokens=new, **options):
+    for token in generate_ids(model, prompt, draws, sampler, max_new_tokens=new):
         if token.id is not None:
             texts[token.index].append(token.id)
     return texts
