@@ -133,9 +133,14 @@ def _console_for(drawn: RenderableType) -> Console:
 
 
 def write_text(text: str) -> None:
-    """Write `text` to stdout as it is, in UTF-8, and flush; lone surrogates become U+FFFD."""
+    """Write `text` to stdout as it is, in UTF-8, and flush; lone surrogates become U+FFFD.
+
+    On a terminal, control characters are shown instead of obeyed: a model may emit any.
+    """
     text = re.sub("[\ud800-\udfff]", "\ufffd", text)
     stream = sys.stdout
+    if stream.isatty():
+        text = re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", lambda found: visible(found[0]), text)
     with _writing():
         buffer = getattr(stream, "buffer", None)
         if buffer is None or (stream.encoding or "").lower().replace("-", "") != "utf8":
@@ -178,6 +183,12 @@ def note(message: str) -> None:
     """Print `note: message` to stderr, once a call of `main`; -q silences it."""
     if not _session.quiet:
         _say_once(f"note: {message}")
+
+
+def close_with(line: str) -> None:
+    """Print a run's last line to stderr as it is; -q silences it."""
+    if not _session.quiet:
+        say(line)
 
 
 def warn(message: str) -> None:

@@ -215,6 +215,18 @@ def test_visible_spells_out_what_a_terminal_would_obey(text: str, shown: str) ->
     assert output.visible(text) == shown
 
 
+def test_control_characters_are_shown_on_a_terminal_and_raw_in_a_pipe(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "a\x1b[31mred\x07\r\x9b2J\tb\n\u200d\u202e"
+    output.write_text(text)
+    assert capsys.readouterr().out == text
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    output.write_text(text)
+    shown = "a\\x1b[31mred\\x07\\r\\x9b2J\tb\n\u200d\u202e"
+    assert capsys.readouterr().out == shown
+
+
 def test_visible_keeps_what_it_is_told_to() -> None:
     assert output.visible("a\n\tb\r", keep="\n\t") == "a\n\tb\\r"
 

@@ -71,7 +71,7 @@ def sample(
         ignore_eos=ignore_eos,
     )
     opened = open_checkpoint(checkpoint, n_head=n_head, offline=offline)
-    output.note(describe_checkpoint(opened))
+    output.note(f"sampling {name_checkpoint(opened)}")
     use_threads(threads)
     session = Session(opened, tokenizer=tokenizer, meta=meta, device=device, dtype=dtype)
     encoded = session.encode(read_prompt(prompt, _stdin()), special=special)
@@ -83,17 +83,21 @@ def sample(
         _write_json(session, encoded, settings, pieces)
     else:
         _write_text(pieces, session.opening(encoded) if echo else "", stream=stream)
-        output.note(summarise(session, settings, timing))
+        output.close_with(summarise(session, settings, timing))
 
 
-def describe_checkpoint(checkpoint: Checkpoint) -> str:
-    """Return which file is sampled, and how far it was trained."""
-    facts = [str(checkpoint.located.path)]
+def name_checkpoint(checkpoint: Checkpoint) -> str:
+    """Return which weights are used, and how far they were trained."""
+    located = checkpoint.located
+    named = str(located.path)
+    if located.kind == "hub":
+        named = f"{located.given} at {(located.revision or 'an unknown revision')[:12]}"
+    facts = [named]
     if checkpoint.iter_num is not None:
         facts.append(f"iter_num {checkpoint.iter_num}")
     if checkpoint.best_val_loss is not None:
         facts.append(f"best_val_loss {checkpoint.best_val_loss:.4f}")
-    return "sampling " + ", ".join(facts)
+    return ", ".join(facts)
 
 
 def summarise(session: Session, settings: SampleSettings, timing: Timing) -> str:
