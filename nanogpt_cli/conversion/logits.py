@@ -24,7 +24,7 @@ from nanogpt_cli.checkpoints.tensors import TensorReader
 from nanogpt_cli.checkpoints.zero_biases import is_bias
 from nanogpt_cli.conversion.hf_folder import ACTIVATION_NAMES
 from nanogpt_cli.conversion.report import LogitFigures
-from nanogpt_cli.errors import NanoGPTError
+from nanogpt_cli.errors import NanoGPTError, name_some
 
 POSITIONS = 64
 """How many ids are run, at most; tensors are compared whole, so more would tell nothing new."""
@@ -35,6 +35,12 @@ implementations; a fault of the model is hundreds of times that."""
 
 STEP, START = 7919, 11
 """Ids run through the vocabulary in steps of a prime, so that none comes twice in a row."""
+
+
+class VerificationError(NanoGPTError):
+    """What was written is not what was read: it is not kept."""
+
+    exit_code = 3
 
 
 def fixed_ids(block_size: int, vocab_size: int) -> Tensor:
@@ -78,7 +84,7 @@ def run_folder(folder: Path, ids: Tensor) -> Tensor:
     """Return the logits of a Hugging Face folder as transformers loads it, (T, V) float32.
 
     Raises:
-        NanoGPTError: exit code 3: transformers misses a weight, or finds one that it cannot use.
+        VerificationError: transformers misses a weight, or finds one that it cannot use.
     """
     with _quiet():
         model, found = _library().GPT2LMHeadModel.from_pretrained(
@@ -91,9 +97,8 @@ def run_folder(folder: Path, ids: Tensor) -> Tensor:
     for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         if found[kind]:
             names = sorted(map(str, found[kind]))
-            raise NanoGPTError(
-                f"transformers reports {kind.replace('_', ' ')} in the output: {names[:5]}",
-                exit_code=3,
+            raise VerificationError(
+                f"transformers reports {kind.replace('_', ' ')} in the output: {name_some(names)}"
             )
     return _run(model, ids)
 

@@ -13,6 +13,7 @@ from nanogpt_cli.checkpoints.architecture import read_architecture
 from nanogpt_cli.checkpoints.tensors import TensorReader
 from nanogpt_cli.config import GPTConfig
 from nanogpt_cli.conversion.logits import (
+    VerificationError,
     compare_logits,
     fixed_ids,
     is_transformers,
@@ -22,7 +23,7 @@ from nanogpt_cli.conversion.logits import (
 )
 from nanogpt_cli.conversion.plan import HALVES, ModelPlan
 from nanogpt_cli.conversion.report import LogitFigures, Target, Verification
-from nanogpt_cli.errors import NanoGPTError, name_some
+from nanogpt_cli.errors import name_some
 
 BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """Bytes an element -> the integers that show its bits."""
@@ -31,12 +32,6 @@ CONFIG_FIELDS = (
     *("block_size", "vocab_size", "n_layer", "n_head", "n_embd", "bias", "activation"),
     "tied_head",
 )
-
-
-class VerificationError(NanoGPTError):
-    """What was written is not what was read: it is not kept."""
-
-    exit_code = 3
 
 
 def verify(
@@ -119,7 +114,9 @@ def compare_weights(model: ModelPlan, written: Checkpoint) -> int:
         if actual.dtype != dtype or not _same_rows(expected, actual, dtype):
             wrong.append(name)
     if wrong:
-        raise VerificationError(f"{len(wrong)} tensors read back otherwise: {name_some(wrong)}")
+        raise VerificationError(
+            f"{len(wrong)} of {len(source)} weights read back otherwise: {name_some(wrong)}"
+        )
     return len(source)
 
 
