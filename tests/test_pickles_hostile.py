@@ -160,6 +160,23 @@ def test_scanning_finds_names_in_what_is_refused() -> None:
     assert uses[0].offset == 2 + 1 + 6
 
 
+@pytest.mark.parametrize("name", LIVE)
+def test_scanning_tells_which_call_is_refused(name: str) -> None:
+    streams = whole(b"N") + whole(b"K\x01") + whole(entry("a", LIVE[name]("true")))
+    uses = pickles.scan_globals(b"head" + streams + whole(named("last", "name")), 4)
+    assert [use.verdict for use in uses].count("refused") == 1
+    assert uses[-1] == pickles.GlobalUse("last.name", len(streams) + 2, "inert")
+
+
+def test_scanning_takes_the_callers_calls_for_granted() -> None:
+    value = call("my", "tensor", b"K\x01") + b"}b" + call("os", "system", text("true"))
+    uses = pickles.scan_globals(whole(group(value, text("id") + b"Q")), calls=["my.tensor"])
+    assert [(use.name, use.verdict) for use in uses] == [
+        ("my.tensor", "known"),
+        ("os.system", "refused"),
+    ]
+
+
 def three_names() -> bytes:
     """Push three globals: by its line, by the stack, and by texts from the memo."""
     return (

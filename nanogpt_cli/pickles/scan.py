@@ -10,6 +10,7 @@ from nanogpt_cli.pickles.opcodes import MAX_NAME, Buffer, decode
 from nanogpt_cli.pickles.reader import MAX_BYTES, MAX_OPCODES, run
 from nanogpt_cli.pickles.values import GlobalUse, Malformed, Record, Refused
 
+MAX_STREAMS = 100
 _PROTO = b"\x80"
 _PUTS = ("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE")
 _GETS = ("GET", "BINGET", "LONG_BINGET")
@@ -25,7 +26,8 @@ def scan_globals(
     """Return every name that the pickle at `offset` holds, and those right behind it.
 
     Works on what `load` refuses, and never raises on what the bytes are. The first call that
-    `load` would refuse is "refused"; other names are "known" or "inert", whatever is done to them.
+    `load` would refuse is "refused", wherever in the streams it stands; other names are "known" or
+    "inert", whatever is done to them.
 
     Args:
         data: the bytes.
@@ -35,13 +37,24 @@ def scan_globals(
     """
     end = min(len(data), offset + MAX_BYTES)
     stand_ins: dict[str, Call] = {name: _stand_in(name) for name in calls}
-    machine = Machine(data, offset, end, _stand_in("persistent"), stand_ins, constants or {})
-    try:
-        _, position = run(machine)
-    except (Malformed, Refused):
-        position = machine.at
-    _Spelling(machine).read_on(position)
-    return tuple(machine.uses.values())
+    uses: dict[str, GlobalUse] = {}
+    position = offset
+    for _ in range(MAX_STREAMS):
+        machine = Machine(data, position, end, _stand_in("persistent"), stand_ins, constants or {})
+        machine.start, machine.uses = offset, uses
+        try:
+            _, position = run(machine)
+        except (Malformed, Refused):
+            _Spelling(machine).read_on(machine.at)
+            break
+        if not _stream_follows(data, position):
+            break
+    return tuple(uses.values())
+
+
+def _stream_follows(data: Buffer, position: int) -> bool:
+    """Whether another stream begins where one ended; whatever else follows is data."""
+    return data[position : position + 1] == _PROTO
 
 
 def _stand_in(name: str) -> Callable[[object], object]:
@@ -71,8 +84,7 @@ class _Spelling:
                 opcode, argument, position = decode(machine.data, position, machine.end)
             except Malformed:
                 return
-            # Streams that follow each other begin so; what else follows is data.
-            if opcode == "STOP" and machine.data[position : position + 1] != _PROTO:
+            if opcode == "STOP" and not _stream_follows(machine.data, position):
                 return
             self._read(opcode, argument)
 
