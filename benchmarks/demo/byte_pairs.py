@@ -9,10 +9,11 @@ Source: arXiv:1508.07909; Radford et al. 2019 for bytes and the pattern.
 from __future__ import annotations
 
 import base64
+import itertools
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
-import regex
+import regex  # type: ignore[import-untyped]
 import tiktoken
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def split(piece: bytes, ranks: dict[bytes, int]) -> list[bytes]:
 
 def neighbours(parts: list[bytes]) -> list[bytes]:
     """Return what each two neighbouring parts make together."""
-    return [left + right for left, right in zip(parts, parts[1:], strict=False)]
+    return [left + right for left, right in itertools.pairwise(parts)]
 
 
 def encoding_of(ranks: dict[bytes, int]) -> tiktoken.Encoding:
