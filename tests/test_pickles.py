@@ -49,6 +49,12 @@ def read(value: object, protocol: int) -> object:
     return pickles.load(pickle.dumps(value, protocol)).value
 
 
+def pair(key: str, value: int) -> bytes:
+    """Push a list of a key and a small number."""
+    return b"](" + text(key) + b"K" + bytes([value]) + b"e"
+
+
+OF_PAIRS = {"a": 1, "b": 2}
 PLAIN: list[object] = [
     None,
     True,
@@ -160,6 +166,36 @@ def test_a_numpy_scalar_of_python_2() -> None:
     for raw in (b"\x00\x00\x80?", b"\xc3\xa9\x80?"):
         spelled = call("numpy.core.multiarray", "scalar", dtype, b"U\x04" + raw)
         assert pickles.load(whole(spelled)).value == np.frombuffer(raw, "<f4")[0]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (call("collections", "OrderedDict", b"](" + pair("a", 1) + pair("b", 2) + b"e"), OF_PAIRS),
+        (call("collections", "OrderedDict", entry("a", b"K\x01")), {"a": 1}),
+        (call("collections", "defaultdict", b"N", entry("a", b"K\x01")), {"a": 1}),
+        (call("collections", "defaultdict"), {}),
+        (call("collections", "deque"), []),
+        (call("collections", "deque", b")", b"K\x05"), []),
+        (named("collections", "OrderedDict") + b")\x81", {}),
+        (call("builtins", "set"), set()),
+        (call("__builtin__", "set", group(b"K\x01", b"K\x02")), {1, 2}),
+        (call("builtins", "dict"), {}),
+        (call("builtins", "list"), []),
+        (call("builtins", "bytes"), b""),
+        (call("builtins", "bytearray"), bytearray()),
+        (call("builtins", "bytearray", text("\xff"), text("latin-1")), bytearray(b"\xff")),
+        (call("builtins", "complex", b"K\x01", b"F2.0\n"), 1 + 2j),
+        (call("_codecs", "encode", text("é"), text("utf8")), "é".encode()),
+        (call("pathlib._local", "PosixPath", text("a"), text("b")), "a/b"),
+        (call("pathlib", "WindowsPath", text("C:\\"), text("b")), "C:\\b"),
+    ],
+    ids=repr,
+)
+def test_calls_as_others_spell_them(value: bytes, expected: object) -> None:
+    made = pickles.load(whole(value)).value
+    assert made == expected
+    assert type(made) is type(expected)
 
 
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])

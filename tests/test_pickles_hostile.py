@@ -89,6 +89,12 @@ def test_a_refusal_reads_as_one_line() -> None:
     assert error.exit_code == 1
 
 
+def scalar(code: bytes, raw: bytes) -> bytes:
+    """Push a numpy scalar of a type code and bytes."""
+    dtype = call("numpy", "dtype", code, b"\x89", b"\x88")
+    return call("numpy.core.multiarray", "scalar", dtype, raw)
+
+
 @pytest.mark.parametrize(
     ("value", "found"),
     [
@@ -102,6 +108,24 @@ def test_a_refusal_reads_as_one_line() -> None:
         (call("collections", "OrderedDict", b"]Na"), "an entry that is no pair"),
         (call("collections", "OrderedDict", b"N", b"N"), "arguments that do not fit"),
         (call("collections", "Counter", text("aab")), "arguments that do not fit (str)"),
+        (call("_codecs", "encode", text("é"), text("ascii")), "text that is no ascii"),
+        (
+            call("_codecs", "encode", b"N", text("ascii")),
+            "arguments that do not fit (NoneType, str)",
+        ),
+        (
+            call("builtins", "complex", b"\x8a\xff" + b"\x7f" * 255, b"N"),
+            "do not fit (int, NoneType)",
+        ),
+        (call("builtins", "complex", *[b"\x8a\xff" + b"\x7f" * 255] * 2), "do not fit (int, int)"),
+        (
+            call("collections", "OrderedDict", b"](](](N\x85]Neee"),
+            "a list where a key should stand",
+        ),
+        (call("numpy.core.multiarray", "scalar"), "arguments that do not fit ()"),
+        (scalar(text("f4"), b"N"), "arguments that do not fit (Record, NoneType)"),
+        (scalar(b"N", binary(b"1234")), "a numpy dtype without its code"),
+        (scalar(text("U1"), binary(b"\xff\xff\xff\xff")), "a numpy text that is no UTF-32"),
         (call("collections", "deque", b"N"), "arguments that do not fit (NoneType)"),
         (call("builtins", "set", text("ab")), "arguments that do not fit (str)"),
         (call("builtins", "complex", text("1"), b"N"), "arguments that do not fit"),
@@ -125,15 +149,8 @@ def test_a_refusal_reads_as_one_line() -> None:
         (b"Pid\n", "a reference to data outside of the pickle"),
         (b"\x97", "a buffer outside of the pickle"),
         (call("numpy.core.multiarray", "scalar", b"N", binary(b"1234")), "without its dtype"),
-        (
-            call(
-                "numpy.core.multiarray",
-                "scalar",
-                call("numpy", "dtype", text("f4"), b"\x89", b"\x88"),
-                binary(b"12345678"),
-            ),
-            "a numpy scalar of 8 bytes instead of 4",
-        ),
+        (scalar(text("f4"), binary(b"12345678")), "a numpy scalar of 8 bytes instead of 4"),
+        (scalar(text("c8"), binary(b"1234")), "a numpy scalar of 4 bytes instead of 8"),
     ],
 )
 def test_misused_allowed_calls(value: bytes, found: str) -> None:

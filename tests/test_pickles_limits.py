@@ -156,6 +156,14 @@ def test_honest_nesting_is_read_and_can_be_walked(kind: str) -> None:
     assert "values nested more than 100 deep" in refuse(DEEP[kind](101))
 
 
+def test_depth_counts_through_shared_values() -> None:
+    shared = b"]" * 60 + b"a" * 59 + b"q\x000"
+    pickles.load(shared + b"(h\x00" + b"]" * 30 + b"h\x00" + b"a" * 30 + b"t.")
+    assert "values nested more than 100 deep" in refuse(
+        shared + b"(h\x00" + b"]" * 60 + b"h\x00" + b"a" * 60 + b"t."
+    )
+
+
 @pytest.mark.parametrize(
     ("data", "kind"),
     [

@@ -105,6 +105,14 @@ WRONG_TENSORS: dict[str, tuple[bytes, str]] = {
         call("torch._utils", "_rebuild_parameter", b"N", b"\x88", b"}"),
         "a parameter without its tensor",
     ),
+    "rebuilt by nothing": (
+        call("torch._tensor", "_rebuild_from_type_v2", b"N", b"N", b")", b"}"),
+        "a tensor without its rebuilding function",
+    ),
+    "parts of version 3": (
+        call("torch._utils", "_rebuild_tensor_v3", b"N"),
+        "a tensor of 1 parts",
+    ),
     "rebuilt by another": (
         call("torch._tensor", "_rebuild_from_type_v2", named("os", "system"), b"N", b")", b"}"),
         "rebuilt by 'os.system', which is not on the list",
@@ -154,6 +162,12 @@ def test_the_helper_makes_a_tensor_that_torch_reads(tmp_path: Path) -> None:
     theirs = torch.load(io.BytesIO(data), weights_only=True)
     (info,) = infos(TorchZip().describe(write(tmp_path, data)).root)
     assert torch.equal(TensorReader().read(info), theirs)
+
+
+def test_tensors_of_torch_before_0_4(tmp_path: Path) -> None:
+    value = call("torch._utils", "_rebuild_tensor", storage(), number(1), numbers(3), numbers(1))
+    (info,) = infos(TorchZip().describe(write(tmp_path, archive_of(value))).root)
+    assert (info.shape, info.offset % 4, info.requires_grad) == ((3,), info.offset % 4, False)
 
 
 def patched(data: bytes, signature: bytes, offset: int, value: bytes, which: int = 0) -> bytes:
