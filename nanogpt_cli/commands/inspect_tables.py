@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from nanogpt_cli.checkpoints.contents import GlobalUse
-from nanogpt_cli.commands.params_tables import draw_table
 from nanogpt_cli.output import format_count, visible
 
 LONGEST = 1000
 MOST_ROWS = 20
 """Rows of a list that is not what was asked for; the rest are counted."""
+
+
+def draw_table() -> Table:
+    """Return an empty table in this command's style."""
+    return Table(
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 0, 0, 1),
+        header_style="bold",
+    )
 
 
 def make_table(title: str, *columns: str, remark: str | None = "") -> Table:

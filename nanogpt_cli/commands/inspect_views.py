@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypedDict
 
@@ -48,7 +50,7 @@ def show_stats(checkpoint: Checkpoint, listing: Listing, *, as_json: bool) -> No
     from nanogpt_cli.commands.inspect_stats import render_stats
     from nanogpt_cli.inspection.statistics import gather_statistics
 
-    with output.status("reading the weights"):
+    with _reading("reading the weights"):
         report = gather_statistics(checkpoint, **listing)
     output.emit(report, as_json, render_stats)
 
@@ -60,7 +62,7 @@ def show_check(
     from nanogpt_cli.commands.inspect_check import render_check
     from nanogpt_cli.inspection.checks import check_checkpoint
 
-    with output.status("reading the weights"):
+    with _reading("reading the weights"):
         report = check_checkpoint(checkpoint, tokenizer=tokenizer, meta=meta)
     output.emit(report, as_json, render_check)
     if report.faults:
@@ -89,11 +91,21 @@ def show_diff(first: Checkpoint, second: Checkpoint, *, as_json: bool) -> None:
     from nanogpt_cli.commands.inspect_diff import render_diff
     from nanogpt_cli.inspection.differences import compare
 
-    with output.status("comparing the weights"):
+    with _reading("comparing the weights"):
         report = compare(first, second)
     output.emit(report, as_json, render_diff)
     if not report.same:
         raise typer.Exit(ANSWER_IS_NO)
+
+
+@contextmanager
+def _reading(message: str) -> Iterator[None]:
+    """Show that weights are read; one thread does it, since more of them only wait for memory."""
+    from nanogpt_cli.generation.devices import use_threads
+
+    use_threads(1)
+    with output.status(message):
+        yield
 
 
 def show_refusal(path: Path, error: CheckpointError, *, as_json: bool) -> None:

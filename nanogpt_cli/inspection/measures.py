@@ -12,8 +12,8 @@ from torch import Tensor
 from nanogpt_cli.checkpoints import TensorInfo
 from nanogpt_cli.checkpoints.tensors import TensorReader
 
-PIECE = 1 << 21
-"""Elements that are widened to float64 at once."""
+PIECE = 1 << 16
+"""Elements that are widened to float64 at once; few enough to stay in the cache."""
 
 
 @dataclass(frozen=True)
@@ -59,29 +59,33 @@ def measure(tensor: Tensor) -> Measures:
     shift = total = shifted_squares = squares = 0.0
     low, high = math.inf, -math.inf
     for piece in _pieces(tensor):
-        is_nan = int(piece.isnan().sum())
-        is_inf = int(piece.isinf().sum())
-        nan, inf = nan + is_nan, inf + is_inf
-        kept = piece[piece.isfinite()] if is_nan or is_inf else piece
+        kept = piece
+        if not math.isfinite(float(piece.sum())):
+            nan += int(piece.isnan().sum())
+            inf += int(piece.isinf().sum())
+            kept = piece[piece.isfinite()]
         if not kept.numel():
             continue
         if not finite:
             shift = float(kept[0])  # what is nearly constant keeps its digits so
         moved = kept - shift
         total += float(moved.sum())
-        shifted_squares += float(moved.square().sum())
-        squares += float(kept.square().sum())
-        zeros += int((kept == 0).sum())
-        low, high = min(low, float(kept.min())), max(high, float(kept.max()))
+        shifted_squares += float(moved.dot(moved))
+        squares += float(kept.dot(kept))
+        zeros += kept.numel() - int(kept.count_nonzero())
+        least, most = kept.aminmax()
+        low, high = min(low, float(least)), max(high, float(most))
         finite += kept.numel()
     if not finite:
         return Measures(tensor.numel(), None, None, None, None, None, 0, nan, inf)
     off = total / finite
     variance = max(0.0, shifted_squares / finite - off * off)
-    norm = math.sqrt(squares)
-    return Measures(
-        tensor.numel(), shift + off, math.sqrt(variance), low, high, norm, zeros, nan, inf
-    )
+    mean, std, norm = (_finite(x) for x in (shift + off, math.sqrt(variance), math.sqrt(squares)))
+    return Measures(tensor.numel(), mean, std, low, high, norm, zeros, nan, inf)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def _pieces(tensor: Tensor) -> Iterator[Tensor]:

@@ -14,7 +14,12 @@ from nanogpt_cli.inspection.fingerprints import fingerprint
 from nanogpt_cli.inspection.listing import TensorRow, select
 from nanogpt_cli.inspection.measures import Measures, measure, read
 from nanogpt_cli.inspection.optimizer import read_optimizer
-from nanogpt_cli.inspection.untrained import INIT_STD, UntrainedRows, find_untrained
+from nanogpt_cli.inspection.untrained import (
+    INIT_STD,
+    UntrainedRows,
+    find_untrained,
+    find_without_gradient,
+)
 
 SIGMAS = 3.5
 """Standard errors within which a spread or a mean counts as the initial one."""
@@ -160,10 +165,14 @@ def find_untrained_rows(checkpoint: Checkpoint) -> tuple[UntrainedRows, ...]:
     for name in (WTE, WPE):
         weight = architecture.weights[name]
         moment = None if optimizer is None else optimizer.find(name, "exp_avg_sq")
-        second = read(moment) if moment is not None and moment.shape == weight.shape else None
-        tied = name == WTE and architecture.config.tied_head
-        matrix = read_weight(TensorReader(), weight)
-        found.append(find_untrained(name, matrix, second, is_tied=tied))
+        rows = None
+        if moment is not None and moment.shape == weight.info.shape and not weight.transposed:
+            rows = find_without_gradient(name, read(moment))
+        if rows is None:
+            matrix = read_weight(TensorReader(), weight)
+            tied = name == WTE and architecture.config.tied_head
+            rows = find_untrained(name, matrix, is_tied=tied)
+        found.append(rows)
     return tuple(found)
 
 

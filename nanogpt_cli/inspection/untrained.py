@@ -21,7 +21,9 @@ LEAST_ROWS = 4
 
 MOST_ROUNDS = 8
 MOST_ROWS = 8192
-"""Rows at the end that are looked at first: a tail is seldom longer, and memory is saved."""
+"""Rows at the end that are looked at first: a tail is seldom longer."""
+
+BLOCK_ROWS = 1024
 
 ALLOWED = 4.0
 """What a row of noise may score on average, of an expectation of 2, before it counts against."""
@@ -46,22 +48,29 @@ class UntrainedRows:
     evidence: str
 
 
-def find_untrained(
-    name: str, matrix: Tensor, second_moment: Tensor | None, *, is_tied: bool
-) -> UntrainedRows:
-    """Return the rows of an embedding that training never touched.
+def find_without_gradient(name: str, second_moment: Tensor) -> UntrainedRows | None:
+    """Return the rows of an embedding that never had a gradient; None if Adam's moment is blank.
 
     Args:
         name: nanoGPT's name of it.
-        matrix: (rows, C), floating.
-        second_moment: Adam's exp_avg_sq of the same shape, or None.
+        second_moment: (rows, C), Adam's exp_avg_sq.
+    """
+    touched = second_moment.amax(dim=1) != 0
+    if not touched.any():
+        return None
+    return _report(name, len(touched), ~touched, "Adam")
+
+
+def find_untrained(name: str, matrix: Tensor, *, is_tied: bool) -> UntrainedRows:
+    """Return the rows of an embedding that look as if training never touched them.
+
+    Args:
+        name: nanoGPT's name of it.
+        matrix: (rows, C) float32.
         is_tied: whether it is the head, too, so that every row has gradients.
     """
     rows = matrix.shape[0]
-    if second_moment is not None and second_moment.any():
-        untouched = ~second_moment.any(dim=1)
-        return _report(name, rows, untouched, "Adam")
-    zero = ~matrix.any(dim=1)
+    zero = (matrix.amax(dim=1) == 0) & (matrix.amin(dim=1) == 0)
     if zero.any():
         return _report(name, rows, zero, "zero")
     tail = count_noise_tail(matrix)
@@ -91,7 +100,7 @@ def count_noise_tail(matrix: Tensor, *, centred: bool = False) -> int:
     stay furthest below ALLOWED in sum; the spread is then that tail's, until both agree.
 
     Args:
-        matrix: (rows, C), floating.
+        matrix: (rows, C) float32.
         centred: first take away the mean of the tail: what a tied head adds to the rows of tokens
             that never occur is the same for all of them.
     """
@@ -108,32 +117,42 @@ def count_noise_tail(matrix: Tensor, *, centred: bool = False) -> int:
 
 def _settle(matrix: Tensor, assumed: int, *, centred: bool) -> int:
     """Return the tail that is noise of its own spread, beginning with an assumed one."""
+    C = matrix.shape[1]
+    centre, allowed = torch.zeros(C), ALLOWED
+    power, cosines = _row_figures(matrix, centre)
     tail = 0
     for _ in range(MOST_ROUNDS):
-        noise, allowed = matrix.to(torch.float32), ALLOWED
         if centred:
-            noise = noise - noise[-assumed:].mean(dim=0)
-            allowed += 3 * matrix.shape[1] / assumed**2  # what the mean of so few rows adds
-        tail = _noise_tail(noise, assumed, allowed)
+            power, cosines = _row_figures(matrix, matrix[-assumed:].mean(dim=0))
+            allowed = ALLOWED + 3 * C / assumed**2  # what the mean of so few rows adds
+        spread = float(power[-assumed:].mean())
+        if not 0.0 < spread <= (INIT_STD * (1 + 3 / math.sqrt(2 * assumed * C))) ** 2:
+            return 0
+        scores = C / 2 * (power[1:] / spread - 1).square() + C * cosines.square()
+        tail = _longest_tail(allowed - scores.nan_to_num(nan=1e9, posinf=1e9))
         if tail in (0, assumed):
             break
         assumed = tail
     return tail
 
 
-def _noise_tail(noise: Tensor, assumed: int, allowed: float) -> int:
-    """Return the tail of rows that are noise of the spread of the last `assumed`."""
-    rows, C = noise.shape
-    power = noise.square().mean(dim=1)
-    spread = float(power[-assumed:].mean())
-    if not 0.0 < spread <= (INIT_STD * (1 + 3 / math.sqrt(2 * assumed * C))) ** 2:
-        return 0
-    lengths = power.sqrt().clamp(min=1e-12)
-    cosines = (noise[1:] * noise[:-1]).mean(dim=1) / (lengths[1:] * lengths[:-1])
-    scores = C / 2 * (power[1:] / spread - 1).square() + C * cosines.square()
-    sums = (allowed - scores.nan_to_num(nan=1e9, posinf=1e9)).flip(0).cumsum(0)
+def _longest_tail(gains: Tensor) -> int:
+    """Return how many rows at the end gain most in sum; 0 where no tail gains anything."""
+    sums = gains.flip(0).cumsum(0)
     best = int(sums.argmax()) + 1
     if float(sums[best - 1]) <= 0 or best < LEAST_ROWS:
         return 0
-    # The first row has none before it: it goes with the second.
-    return rows if best == rows - 1 else best
+    # The first row has none before it, and so no gain of its own: it goes with the second.
+    return best + 1 if best == len(gains) else best
+
+
+def _row_figures(matrix: Tensor, centre: Tensor) -> tuple[Tensor, Tensor]:
+    """Return each row's mean square, (rows,), and its cosine with the row before, (rows - 1,)."""
+    powers, cosines = [], []
+    for begin in range(0, matrix.shape[0], BLOCK_ROWS):
+        rows = matrix[max(0, begin - 1) : begin + BLOCK_ROWS] - centre
+        power = rows.square().mean(dim=1)
+        lengths = power.sqrt().clamp(min=1e-12)
+        cosines.append((rows[1:] * rows[:-1]).mean(dim=1) / (lengths[1:] * lengths[:-1]))
+        powers.append(power if begin == 0 else power[1:])
+    return torch.cat(powers), torch.cat(cosines)
