@@ -1,4 +1,4 @@
-"""The output `nanogpt`: what stock nanoGPT's sample.py and train.py do with a ckpt.pt, done to it."""
+"""The output `nanogpt`: what stock nanoGPT does with a ckpt.pt, done to it."""
 
 from __future__ import annotations
 
