@@ -235,6 +235,27 @@ def test_slots_come_with_the_other_fields() -> None:
     assert record.fields == {"x": 1, "y": 2}
 
 
+class Node:
+    """Knows its parent, as the nodes of some config libraries do."""
+
+    def __init__(self, parent: Node | None = None) -> None:
+        self.parent = parent
+        self.children = [] if parent is None else [parent]
+        self.child = Node(self) if parent is None else None
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_objects_that_know_their_parents_lose_the_way_back(protocol: int) -> None:
+    root = read({"config": Node(), None: 1}, protocol)
+    assert isinstance(root, dict)
+    assert root[None] == 1
+    child = root["config"].fields["child"]
+    for parent in (child.fields["parent"], child.fields["children"][0]):
+        assert isinstance(parent, Record)
+        assert (parent.class_name, parent.state) == (f"{__name__}.Node", None)
+    assert repr(root).count("Node") == 4
+
+
 def test_entries_of_subclasses_are_kept() -> None:
     table, row = read(Table(a=1, b=2), 2), read(Row([1, 2]), 2)
     assert isinstance(table, Record)

@@ -171,8 +171,9 @@ def test_depth_counts_through_shared_values() -> None:
         (b"}q\x00Nh\x00s.", "dict"),
         (b"]q\x00(h\x00ta.", "list"),
         (named("a", "B") + b")\x81q\x00h\x00b.", "record"),
-        (named("a", "B") + b")\x81q\x00}Nh\x00sb.", "record"),
+        (named("a", "B") + b")\x81q\x00(h\x00tb.", "record"),
         (named("a", "B") + b")\x81q\x00h\x00Ns.", "record"),
+        (named("a", "B") + b")\x81q\x00}Nh\x00sh\x00Nsb.", "record"),
         (b"]q\x00(h\x00" + entry("a", b"h\x00") + b"e.", "list"),
     ],
 )

@@ -9,7 +9,7 @@ from nanogpt_cli.errors import CheckpointError
 from nanogpt_cli.pickles.known import Call
 from nanogpt_cli.pickles.machine import Machine, Persistent
 from nanogpt_cli.pickles.opcodes import OPCODES, Buffer, decode
-from nanogpt_cli.pickles.soundness import check_soundness
+from nanogpt_cli.pickles.soundness import make_sound
 from nanogpt_cli.pickles.values import Malformed, Pickle, Refused
 
 MAX_BYTES = 64 << 20
@@ -101,7 +101,8 @@ def load(
 
     Containers, numbers and text come as themselves, OrderedDict and its like as dict, paths as
     str, numpy scalars as numbers, objects of unknown classes as `Record`, names as `Global`. The
-    value is no deeper than 100 and never holds itself.
+    value is no deeper than 100 and never holds itself: objects that refer back to what holds them
+    find a record without a state there.
 
     Args:
         data: the bytes, all of them.
@@ -138,7 +139,7 @@ def load_at(
     machine = Machine(data, offset, end, persistent, calls, constants)
     try:
         value, after = run(machine)
-        check_soundness(value)
+        make_sound(value)
     except Malformed as flaw:
         raise _malformed(machine, flaw, name) from None
     except Refused as refused:

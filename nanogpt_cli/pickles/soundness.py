@@ -5,7 +5,7 @@ What passes can be walked, compared and printed by plain recursion.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 
 from nanogpt_cli.pickles.values import Malformed, Record
@@ -13,29 +13,26 @@ from nanogpt_cli.pickles.values import Malformed, Record
 MAX_DEPTH = 100
 MAX_UNSHARED = 20_000_000
 
+_FIXED = object()
+"""The place of a child that cannot be replaced: a key, a member, a part of a tuple."""
 _CONTAINERS = (list, tuple, dict, set, frozenset, Record)
 
 
-def _children(value: object) -> Iterable[object]:
-    if isinstance(value, dict):
-        return chain(value.keys(), value.values())
-    if isinstance(value, Record):
-        return (value.state, value.args, value.items)
-    assert isinstance(value, list | tuple | set | frozenset), "only containers are walked"
-    return value
-
-
-def check_soundness(root: object) -> None:
+def make_sound(root: object) -> None:
     """Check that `root` is a finite tree once sharing is undone, of bounded depth and size.
 
+    Objects may know what holds them: where a dict or a list below a record refers back to it, the
+    reference becomes a record of that class without a state.
+
     Raises:
-        Malformed: it is not.
+        Malformed: it is not, and cannot be made so.
     """
     walk = _Walk()
     walk.enter(root)
     while walk.path:
         frame = walk.path[-1]
-        for child in frame.waiting:
+        for place, child in frame.waiting:
+            frame.place = place
             if isinstance(child, _CONTAINERS) and child:
                 if walk.enter(child):
                     break
@@ -45,14 +42,27 @@ def check_soundness(root: object) -> None:
             walk.leave()
 
 
+def _children(value: object) -> Iterator[tuple[object, object]]:
+    """Return (place, child) of everything in a container."""
+    if isinstance(value, dict):
+        return chain(((_FIXED, key) for key in value), value.items())
+    if isinstance(value, list):
+        return enumerate(value)
+    if isinstance(value, Record):
+        return iter([(_FIXED, value.state), (_FIXED, value.args), (_FIXED, value.items)])
+    assert isinstance(value, tuple | set | frozenset), "only containers are walked"
+    return ((_FIXED, child) for child in value)
+
+
 class _Frame:
     """A container whose children are being visited."""
 
-    __slots__ = ("depth", "key", "size", "waiting")
+    __slots__ = ("depth", "place", "size", "value", "waiting")
 
     def __init__(self, value: object) -> None:
-        self.key = id(value)
-        self.waiting: Iterator[object] = iter(_children(value))
+        self.value = value
+        self.waiting = _children(value)
+        self.place: object = _FIXED
         self.depth = 1
         self.size = 1
 
@@ -74,7 +84,8 @@ class _Walk:
         if not isinstance(value, _CONTAINERS):
             return False
         if id(value) in self._open:
-            raise Malformed(f"a {type(value).__name__.lower()} that holds itself", None)
+            self._cut(value)
+            return False
         if len(self.path) >= MAX_DEPTH:
             raise Malformed(f"values nested more than {MAX_DEPTH} deep", None)
         self._open.add(id(value))
@@ -84,10 +95,18 @@ class _Walk:
     def leave(self) -> None:
         """Finish the container on top and add it to the one that holds it."""
         frame = self.path.pop()
-        self._open.discard(frame.key)
-        self._done[frame.key] = (frame.depth, frame.size)
+        self._open.discard(id(frame.value))
+        self._done[id(frame.value)] = (frame.depth, frame.size)
         if self.path:
             self._add_to_top(frame.depth, frame.size)
+
+    def _cut(self, value: object) -> None:
+        """Put a stub where the container on top refers back to a record around it."""
+        top = self.path[-1]
+        if not isinstance(value, Record) or top.place is _FIXED:
+            raise Malformed(f"a {type(value).__name__.lower()} that holds itself", None)
+        assert isinstance(top.value, dict | list), "only they have places"
+        top.value[top.place] = Record(value.class_name)
 
     def _add_to_top(self, depth: int, size: int) -> None:
         top = self.path[-1]

@@ -265,6 +265,22 @@ def test_what_training_scripts_leave_beside_the_weights(tmp_path: Path) -> None:
     assert fields == {"args": {"n_layer": 3}, "cfg": {"bias": False}, "settings": {"n_layer": 3}}
 
 
+def test_a_whole_optimizer_keys_by_parameter(tmp_path: Path) -> None:
+    layer = nn.Linear(2, 3)
+    optimizer = torch.optim.AdamW(layer.parameters())
+    layer(torch.ones(2)).sum().backward()
+    optimizer.step()
+    data = save({"model": layer.state_dict(), "optimizer": optimizer})
+    root = FORMAT.describe(write(tmp_path, data)).root
+    assert isinstance(root, dict)
+    record = root["optimizer"]
+    assert isinstance(record, Record)
+    state = record.fields["state"]
+    assert isinstance(state, dict)
+    assert [key.shape for key in state] == [(3, 2), (3,)]
+    assert state[next(iter(state))]["exp_avg"].shape == (3, 2)
+
+
 def test_a_whole_module_is_a_record_with_its_tensors(tmp_path: Path) -> None:
     data = save({"model": nn.Linear(2, 3), "config": Settings(), "d": collections.Counter("ab")})
     contents = FORMAT.describe(write(tmp_path, data))
