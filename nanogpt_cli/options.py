@@ -242,6 +242,17 @@ JsonOpt = Annotated[
         "--json", rich_help_panel=OUTPUT, help="Print JSON with raw numbers instead of text."
     ),
 ]
+LogprobsOpt = Annotated[
+    int | None,
+    typer.Option(
+        "--logprobs",
+        metavar="N",
+        rich_help_panel=OUTPUT,
+        show_default=False,
+        help="Add to the JSON each token's log-probability by the model alone, in nats, and its N "
+        "likeliest alternatives.",
+    ),
+]
 OutputOpt = Annotated[
     Path | None,
     typer.Option(

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO
 
 from nanogpt_cli import options, output
+from nanogpt_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from nanogpt_cli.checkpoints import Checkpoint
     from nanogpt_cli.generation.prompt import Prompt
-    from nanogpt_cli.generation.session import Session, Timing
+    from nanogpt_cli.generation.report import Timing
+    from nanogpt_cli.generation.session import Session
     from nanogpt_cli.generation.settings import SampleSettings
     from nanogpt_cli.generation.text import Piece
 
@@ -43,6 +45,7 @@ def sample(
     echo: options.EchoOpt = True,
     stream: options.StreamOpt = True,
     json: options.JsonOpt = False,
+    logprobs: options.LogprobsOpt = None,
 ) -> None:
     """Continue a prompt with a checkpoint's own words.
 
@@ -54,7 +57,8 @@ def sample(
     from nanogpt_cli.checkpoints import open_checkpoint
     from nanogpt_cli.generation.devices import use_threads
     from nanogpt_cli.generation.prompt import read_prompt
-    from nanogpt_cli.generation.session import Session, Timing
+    from nanogpt_cli.generation.report import Timing
+    from nanogpt_cli.generation.session import Session
     from nanogpt_cli.generation.settings import SampleSettings
 
     settings = SampleSettings(
@@ -69,7 +73,10 @@ def sample(
         rng=rng,
         stop=tuple(stop or ()),
         ignore_eos=ignore_eos,
+        logprobs=logprobs,
     )
+    if logprobs is not None and not json:
+        raise UsageError("--logprobs are printed in JSON alone", hint="add --json")
     opened = open_checkpoint(checkpoint, n_head=n_head, offline=offline)
     output.note(f"sampling {name_checkpoint(opened)}")
     use_threads(threads)

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from nanogpt_cli.errors import NanoGPTError
 from nanogpt_cli.generation.diagnosis import name_bad_tensor
 from nanogpt_cli.generation.kv_cache import KVCache, bytes_per_sequence
+from nanogpt_cli.generation.scores import TokenScore, score_tokens
 from nanogpt_cli.model import GPT, CausalSelfAttention
 from nanogpt_cli.sampling import Draws, Sampler
 
@@ -33,11 +34,13 @@ class NewToken:
         index: the sample's number.
         id: the drawn id, or None where a sample ends without one.
         finish_reason: "length" or "eos" with a sample's last token, else None.
+        score: how likely it was, where that was asked for.
     """
 
     index: int
     id: int | None
     finish_reason: str | None = None
+    score: TokenScore | None = None
 
 
 def generate_ids(
@@ -49,6 +52,7 @@ def generate_ids(
     max_new_tokens: int,
     end_of_text: int | None = None,
     stopped: Container[int] = (),
+    logprobs: int | None = None,
 ) -> Iterator[NewToken]:
     """Continue one prompt once for every stream of draws.
 
@@ -63,6 +67,7 @@ def generate_ids(
         max_new_tokens: tokens a sample, at most.
         end_of_text: the id that ends a sample, or None.
         stopped: the numbers of samples to let go; looked into after every token.
+        logprobs: score each token, with so many alternatives; None for no scores.
 
     Raises:
         NanoGPTError: logits that are not finite, or a drawn id outside the vocabulary.
@@ -75,7 +80,7 @@ def generate_ids(
     first = _Prefill(model, list(prompt), positions)
     for start in range(0, len(draws), batch):
         part = _Batch(first, draws[start : start + batch], sampler, start)
-        yield from part.run(max_new_tokens, end_of_text, stopped)
+        yield from part.run(max_new_tokens, end_of_text, stopped, logprobs)
 
 
 class _Prefill:
@@ -110,7 +115,11 @@ class _Batch:
         self.seen = prefill.seen.index_select(0, repeat)  # (B, V)
 
     def run(
-        self, max_new_tokens: int, end_of_text: int | None, stopped: Container[int]
+        self,
+        max_new_tokens: int,
+        end_of_text: int | None,
+        stopped: Container[int],
+        logprobs: int | None,
     ) -> Iterator[NewToken]:
         """Yield every sample's tokens, a step at a time."""
         for step in range(max_new_tokens):
@@ -120,11 +129,12 @@ class _Batch:
             ids = drawn.tolist()
             check_ids(ids, self.model.config.vocab_size, step, self.device)
             last = step == max_new_tokens - 1
-            for index, token in zip(self.indices, ids, strict=True):
+            scores = self._score(ids, logprobs)
+            for index, token, score in zip(self.indices, ids, scores, strict=True):
                 if token == end_of_text:
                     yield NewToken(index, None, "eos")
                 else:
-                    yield NewToken(index, token, "length" if last else None)
+                    yield NewToken(index, token, "length" if last else None, score)
             staying = [
                 row
                 for row, (index, token) in enumerate(zip(self.indices, ids, strict=True))
@@ -134,6 +144,9 @@ class _Batch:
                 return
             self._keep(staying, drawn)
             self._step()
+
+    def _score(self, ids: list[int], logprobs: int | None) -> Sequence[TokenScore | None]:
+        return [None] * len(ids) if logprobs is None else score_tokens(self.logits, ids, logprobs)
 
     def _keep(self, rows: list[int], drawn: Tensor) -> None:
         """Let finished rows go, and append the drawn ids to the others."""

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
 
 import torch
 
@@ -19,6 +15,7 @@ from nanogpt_cli.generation.devices import choose_device, choose_dtype, idle_gpu
 from nanogpt_cli.generation.engine import NewToken, generate_ids
 from nanogpt_cli.generation.prompt import Prompt, PromptText, can_spell, encode_prompt
 from nanogpt_cli.generation.reference import build_seeded, generate_like_nanogpt
+from nanogpt_cli.generation.report import SampleReport, Timing, digest_weights, spell_score
 from nanogpt_cli.generation.settings import SampleSettings
 from nanogpt_cli.generation.stops import cut_at_stops
 from nanogpt_cli.generation.text import Piece, in_order, stream_text
@@ -29,68 +26,6 @@ from nanogpt_cli.tokenizers.search import find_tokenizer
 
 UNTRAINED_SHARE = 0.05
 """A loss this near ln(vocab_size) is what a model without training has."""
-
-
-@dataclass(frozen=True)
-class SampleReport:
-    """One finished sample; `text` and `ids` are the new part alone.
-
-    Args:
-        id: of the row it came from, or None.
-        index: its number among the prompt's samples.
-        finish_reason: "length", "stop" or "eos".
-        settings: what changes a text, with a digest that covers the model and tokenizer too.
-    """
-
-    schema: ClassVar[str] = "nanogpt.sample/1"
-
-    id: str | None
-    index: int
-    prompt: str
-    text: str
-    ids: list[int]
-    finish_reason: str
-    seed: int
-    device: str
-    dtype: str
-    prompt_tokens: int
-    new_tokens: int
-    settings: dict[str, object]
-
-
-@dataclass
-class Timing:
-    """How a run of samples went; seconds from its start.
-
-    Args:
-        new_tokens: drawn so far, over all samples.
-        first_token_seconds: until the first token, prefill included, or None.
-        total_seconds: until the last.
-        finish_reasons: of the finished samples, each once, in order.
-    """
-
-    new_tokens: int = 0
-    first_token_seconds: float | None = None
-    total_seconds: float = 0.0
-    finish_reasons: dict[str, None] = field(default_factory=dict)
-
-    def watch(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
-        """Pass pieces on, counting their tokens and time."""
-        start = time.perf_counter()
-        for piece in pieces:
-            self.total_seconds = time.perf_counter() - start
-            if piece.id is not None:
-                self.new_tokens += 1
-                if self.first_token_seconds is None:
-                    self.first_token_seconds = self.total_seconds
-            if piece.finish_reason is not None:
-                self.finish_reasons[piece.finish_reason] = None
-            yield piece
-
-    @property
-    def tokens_per_second(self) -> float | None:
-        """New tokens a second, the prefill's time included; None before any."""
-        return self.new_tokens / self.total_seconds if self.total_seconds > 0 else None
 
 
 class Session:
@@ -214,6 +149,7 @@ class Session:
             max_new_tokens=settings.max_new_tokens,
             end_of_text=None if settings.ignore_eos else self.tokenizer.end_of_text,
             stopped=stopped,
+            logprobs=settings.logprobs,
         )
 
     def load(self) -> GPT:
@@ -228,7 +164,8 @@ class Session:
     def report(self, prompt: Prompt, settings: SampleSettings, pieces: list[Piece]) -> SampleReport:
         """Return the report of one sample from all of its pieces."""
         ids = [piece.id for piece in pieces if piece.id is not None]
-        identity = {"model": self._model_digest(), "tokenizer": self.tokenizer.source}
+        scores = [piece.score for piece in pieces if piece.score is not None]
+        weights = digest_weights(self.checkpoint.architecture)
         return SampleReport(
             id=None,
             index=pieces[0].index,
@@ -241,19 +178,11 @@ class Session:
             dtype=self.dtype_name,
             prompt_tokens=len(prompt.ids),
             new_tokens=len(ids),
-            settings=settings.as_dict(**identity),
+            settings=settings.as_dict(weights=weights, tokenizer=self.tokenizer.source),
+            logprobs=None
+            if settings.logprobs is None
+            else [spell_score(self.tokenizer, score) for score in scores],
         )
-
-    def _model_digest(self) -> str:
-        """Return a digest that changes with the weights: of the config and 1 kB of each tensor."""
-        digest = hashlib.sha256(repr(self.config).encode())
-        for name, weight in self.checkpoint.architecture.weights.items():
-            digest.update(name.encode())
-            if not weight.info.member:
-                with weight.info.path.open("rb") as file:
-                    file.seek(weight.info.offset)
-                    digest.update(file.read(min(1024, weight.info.nbytes)))
-        return digest.hexdigest()
 
 
 def forbidden_ids(

@@ -28,6 +28,7 @@ class SampleSettings:
         min_p: the least odds against the likeliest id; 0 is none.
         repetition_penalty: what seen ids' logits are divided by; 1 is off.
         stop: texts before which a sample ends.
+        logprobs: score each token, with so many alternatives; None for no scores.
         seed: any integer (64 bits where `rng` is "nanogpt").
         rng: "per-sample", or "nanogpt" for sample.py's own loop.
         ignore_eos: go on past end-of-text.
@@ -47,6 +48,7 @@ class SampleSettings:
     min_p: float = 0.0
     repetition_penalty: float = 1.0
     stop: tuple[str, ...] = ()
+    logprobs: int | None = None
 
     def __post_init__(self) -> None:
         if self.num_samples < 1:
@@ -58,6 +60,10 @@ class SampleSettings:
             )
         if self.rng not in RNGS:
             raise UsageError(f"unknown rng {self.rng!r}", hint=f"give {' or '.join(RNGS)}")
+        if self.logprobs is not None and self.logprobs < 0:
+            raise UsageError(f"--logprobs {self.logprobs}: it must be at least 0")
+        if self.logprobs is not None and self.rng == "nanogpt":
+            raise UsageError("--rng nanogpt is sample.py's own loop, which gives no --logprobs")
         if "" in self.stop:
             raise UsageError("--stop '': a stop text must have at least one character")
         filters = self.filters

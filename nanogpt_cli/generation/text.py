@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from nanogpt_cli.generation.engine import NewToken
+from nanogpt_cli.generation.scores import TokenScore
 from nanogpt_cli.tokenizers.base import Tokenizer
 from nanogpt_cli.tokenizers.streaming import TextStream
 
@@ -19,12 +20,14 @@ class Piece:
         id: the token, or None where a sample ends without one.
         text: whole characters; empty while a character is incomplete.
         finish_reason: "length", "stop" or "eos" with the last piece of a sample, else None.
+        score: how likely the token was, where that was asked for.
     """
 
     index: int
     id: int | None
     text: str
     finish_reason: str | None = None
+    score: TokenScore | None = None
 
 
 def stream_text(tokens: Iterable[NewToken], tokenizer: Tokenizer) -> Iterator[Piece]:
@@ -42,7 +45,7 @@ def stream_text(tokens: Iterable[NewToken], tokenizer: Tokenizer) -> Iterator[Pi
             text = streams[token.index].feed(token.id)
         if token.finish_reason is not None and token.index in streams:
             text += streams.pop(token.index).finish()
-        yield Piece(token.index, token.id, text, token.finish_reason)
+        yield Piece(token.index, token.id, text, token.finish_reason, token.score)
 
 
 def in_order(pieces: Iterable[Piece]) -> Iterator[Piece]:

@@ -359,6 +359,28 @@ def test_without_a_checkpoint_it_is_out_ckpt_pt_then_the_demo(
     assert own.out != demo.out
 
 
+def test_logprobs_are_of_the_models_raw_distribution(nanogpt: Run, letters: Path) -> None:
+    command = ["sample", letters, "-p", "AB", "-t", 2, "-k", 3, "-m", 25, "-n", 2, "--json"]
+    rows = nanogpt(*command, "--logprobs", 4).rows
+    assert [row["ids"] for row in rows] == [row["ids"] for row in nanogpt(*command).rows]
+    model = build()
+    for row in rows:
+        ids = encode("AB") + row["ids"]
+        assert [token["id"] for token in row["logprobs"]] == row["ids"]
+        for place, token in enumerate(row["logprobs"], start=2):
+            logits = model(torch.tensor([ids[:place][-16:]]))[0][0, -1]
+            expected = logits.log_softmax(-1)
+            assert token["logprob"] == pytest.approx(expected[token["id"]].item(), abs=1e-4)
+            assert token["logit"] == pytest.approx(logits[token["id"]].item(), abs=1e-4)
+            best = logits.argsort(descending=True).tolist()
+            assert token["rank"] == best.index(token["id"]) + 1 <= 3
+            assert [other["id"] for other in token["top"]] == best[:4]
+            assert [other["rank"] for other in token["top"]] == [1, 2, 3, 4]
+            assert token["text"] == ALPHABET[token["id"]]
+            assert bytes(token["bytes"]).decode() == token["text"]
+    assert nanogpt(*command).rows[0]["logprobs"] is None
+
+
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
@@ -371,6 +393,9 @@ def test_without_a_checkpoint_it_is_out_ckpt_pt_then_the_demo(
         (["--min-p", 2], 2, "--min-p 2: it must lie in 0 to 1"),
         (["--repetition-penalty", 0], 2, "--repetition-penalty 0: it must be above 0"),
         (["--rng", "nanogpt", "--top-p", 0.9], 2, "--rng nanogpt is sample.py's own loop"),
+        (["--logprobs", 3], 2, "--logprobs are printed in JSON alone"),
+        (["--logprobs", -1, "--json"], 2, "--logprobs -1: it must be at least 0"),
+        (["--logprobs", 1, "--json", "--rng", "nanogpt"], 2, "--rng nanogpt is sample.py's own"),
         (["--threads", 0], 2, "--threads 0: it must be at least 1"),
         (["--device", "gpu"], 2, "unknown device 'gpu'"),
         (["--device", "mps"], 2, "--device mps: no Metal device is available"),
