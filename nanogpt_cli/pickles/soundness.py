@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
+from typing import Any
 
 from nanogpt_cli.pickles.values import Malformed, Record
 
@@ -59,7 +60,7 @@ class _Frame:
 
     __slots__ = ("depth", "place", "size", "value", "waiting")
 
-    def __init__(self, value: object) -> None:
+    def __init__(self, value: Any) -> None:
         self.value = value
         self.waiting = _children(value)
         self.place: object = _FIXED
@@ -105,7 +106,6 @@ class _Walk:
         top = self.path[-1]
         if not isinstance(value, Record) or top.place is _FIXED:
             raise Malformed(f"a {type(value).__name__.lower()} that holds itself", None)
-        assert isinstance(top.value, dict | list), "only they have places"
         top.value[top.place] = Record(value.class_name)
 
     def _add_to_top(self, depth: int, size: int) -> None:
