@@ -18,6 +18,7 @@ from nanogpt_cli.checkpoints.torch_rebuild import (
     Storage,
     element_bytes,
     is_count,
+    notes_on,
     read_identity,
 )
 from nanogpt_cli.errors import CheckpointError
@@ -52,14 +53,15 @@ class TorchLegacy:
                 list.
         """
         with errors_name(path), map_file(path) as data:
-            root, globals_ = _read(data, path)
+            made = _read(data, path)
         return Contents(
             path=path,
             format=self.name,
             container="torch legacy file",
             files=(path,),
-            root=root,
-            globals=globals_,
+            root=made.value,
+            globals=tuple(GlobalUse(use.name, use.offset, use.verdict) for use in made.globals),
+            notes=notes_on(made),
         )
 
 
@@ -119,7 +121,7 @@ def _view(root: Storage, view: object, width: int) -> Storage:
     return replace(root, offset=root.offset + begin, nbytes=nbytes)
 
 
-def _read(data: pickles.Buffer, path: Path) -> tuple[object, tuple[GlobalUse, ...]]:
+def _read(data: pickles.Buffer, path: Path) -> pickles.Pickle:
     start = find_object(data)
     storages = _Storages(path, {})
     _, after = _load_object(data, start, storages)
@@ -127,8 +129,7 @@ def _read(data: pickles.Buffer, path: Path) -> tuple[object, tuple[GlobalUse, ..
     storages.found = _place(data, after, _names(keys.value), storages.found)
     storages.are_placed = True
     made, _ = _load_object(data, start, storages)
-    uses = tuple(GlobalUse(use.name, use.offset, use.verdict) for use in made.globals)
-    return made.value, uses
+    return made
 
 
 def _names(keys: object) -> list[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nanogpt_cli.checkpoints.contents import DTYPE_BYTES, TensorInfo
-from nanogpt_cli.pickles import Arguments, Call, Global, Malformed
+from nanogpt_cli.pickles import Arguments, Call, Global, Malformed, Pickle
 
 MAX_AXES = 64
 MAX_KEY = 256
@@ -231,6 +231,13 @@ def _layout(args: Arguments) -> object:
     if len(args) != 1 or not isinstance(args[0], str):
         raise Malformed("a layout without a name")
     return args[0]
+
+
+def notes_on(made: Pickle) -> tuple[str, ...]:
+    """Return what a user should hear about the reading of a pickle."""
+    if not made.cut:
+        return ()
+    return (f"{made.cut} references from pickled objects back to what holds them are dropped",)
 
 
 _TENSOR_CALLS: Mapping[str, Callable[[Arguments], object]] = {

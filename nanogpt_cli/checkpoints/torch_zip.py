@@ -16,6 +16,7 @@ from nanogpt_cli.checkpoints.torch_rebuild import (
     TORCH_CONSTANTS,
     Storage,
     element_bytes,
+    notes_on,
     read_identity,
 )
 from nanogpt_cli.checkpoints.zips import LOCAL_SIGNATURE, Member, read_directory, read_member
@@ -105,6 +106,7 @@ def _describe(path: Path, format_name: str) -> Contents:
         files=(path,),
         root=made.value,
         globals=tuple(GlobalUse(use.name, use.offset, use.verdict) for use in made.globals),
+        notes=notes_on(made),
     )
 
 

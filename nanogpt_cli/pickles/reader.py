@@ -139,7 +139,7 @@ def load_at(
     machine = Machine(data, offset, end, persistent, calls, constants)
     try:
         value, after = run(machine)
-        make_sound(value)
+        cut = make_sound(value)
     except Malformed as flaw:
         raise _malformed(machine, flaw, name) from None
     except Refused as refused:
@@ -150,7 +150,7 @@ def load_at(
             "ask for a file that holds weights alone: "
             "torch.save(model.state_dict(), 'weights.pt') writes one",
         ) from None
-    return Pickle(value, tuple(machine.uses.values()), machine.protocol), after
+    return Pickle(value, tuple(machine.uses.values()), machine.protocol, cut), after
 
 
 def run(machine: Machine) -> tuple[object, int]:

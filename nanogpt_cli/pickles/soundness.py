@@ -19,11 +19,14 @@ _FIXED = object()
 _CONTAINERS = (list, tuple, dict, set, frozenset, Record)
 
 
-def make_sound(root: object) -> None:
+def make_sound(root: object) -> int:
     """Check that `root` is a finite tree once sharing is undone, of bounded depth and size.
 
     Objects may know what holds them: where a dict or a list below a record refers back to it, the
     reference becomes a record of that class without a state.
+
+    Returns:
+        How many references became such records.
 
     Raises:
         Malformed: it is not, and cannot be made so.
@@ -41,6 +44,7 @@ def make_sound(root: object) -> None:
                 frame.size += 1
         else:
             walk.leave()
+    return walk.cut
 
 
 def _children(value: object) -> Iterator[tuple[object, object]]:
@@ -73,6 +77,7 @@ class _Walk:
 
     def __init__(self) -> None:
         self.path: list[_Frame] = []
+        self.cut = 0
         self._open: set[int] = set()
         self._done: dict[int, tuple[int, int]] = {}
 
@@ -107,6 +112,7 @@ class _Walk:
         if not isinstance(value, Record) or top.place is _FIXED:
             raise Malformed(f"a {type(value).__name__.lower()} that holds itself", None)
         top.value[top.place] = Record(value.class_name)
+        self.cut += 1
 
     def _add_to_top(self, depth: int, size: int) -> None:
         top = self.path[-1]

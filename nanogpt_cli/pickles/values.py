@@ -106,8 +106,10 @@ class Pickle:
         value: plain Python values, `Record`, `Global`, and what the given calls returned.
         globals: every name it refers to, in order of first use.
         protocol: as the stream says, 0 where it does not.
+        cut: how many objects referred back to one that holds them, and find it without its state.
     """
 
     value: object
     globals: tuple[GlobalUse, ...]
     protocol: int
+    cut: int = 0

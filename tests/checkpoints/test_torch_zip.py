@@ -33,6 +33,7 @@ from torch_files import (
 
 from nanogpt_cli.checkpoints.contents import DTYPE_BYTES, TensorInfo
 from nanogpt_cli.checkpoints.tensors import TensorReader
+from nanogpt_cli.checkpoints.torch_legacy import TorchLegacy
 from nanogpt_cli.checkpoints.torch_zip import TorchZip
 from nanogpt_cli.errors import CheckpointError
 from nanogpt_cli.pickles import Record
@@ -263,6 +264,22 @@ def test_what_training_scripts_leave_beside_the_weights(tmp_path: Path) -> None:
     }
     fields = {key: part.fields for key, part in root.items() if isinstance(part, Record)}
     assert fields == {"args": {"n_layer": 3}, "cfg": {"bias": False}, "settings": {"n_layer": 3}}
+
+
+class Node:
+    """Knows what holds it."""
+
+    def __init__(self) -> None:
+        self.children = [self]
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_objects_that_hold_themselves_are_noted(tmp_path: Path, legacy: bool) -> None:
+    path = write(tmp_path, save({"a": torch.ones(2), "config": Node()}, legacy=legacy))
+    contents = (TorchLegacy() if legacy else FORMAT).describe(path)
+    assert contents.notes == (
+        "1 references from pickled objects back to what holds them are dropped",
+    )
 
 
 def test_a_whole_optimizer_keys_by_parameter(tmp_path: Path) -> None:
