@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from crop_files import adamw, batch, differences, load, raw, save_training, step, trained
 from model_files import build, envelope, save_nanogpt
-from training_files import adamw, batch, differences, load, raw, save_training, step, trained
 
 from nanogpt_cli.checkpoints import load_model, open_checkpoint
 from nanogpt_cli.errors import CheckpointError, NanoGPTError, UsageError

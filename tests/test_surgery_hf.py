@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import torch
+from crop_files import raw
 from model_files import build
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
-from training_files import raw
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from nanogpt_cli.checkpoints import load_model, open_checkpoint

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import torch
+from crop_files import adamw, batch, differences, load, raw, step, trained
 from model_files import build, envelope, save_nanogpt
-from training_files import adamw, batch, differences, load, raw, step, trained
 
 from nanogpt_cli.checkpoints import open_checkpoint
 from nanogpt_cli.errors import CheckpointError

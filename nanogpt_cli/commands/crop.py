@@ -87,6 +87,8 @@ def crop(
 
     surgery.require_block_size(block_size)
     opened = open_checkpoint(checkpoint, offline=offline)
+    for message in opened.notes:
+        note(message)
     with show_progress("cropping") as progress:
         report = surgery.crop(
             opened,
@@ -99,7 +101,7 @@ def crop(
             verify=verify,
             progress=progress,
         )
-    for message in (*opened.notes, *report.notes):
+    for message in report.notes:
         note(message)
     emit(report, json, render)
 
