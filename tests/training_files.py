@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +40,7 @@ def train(
         _, loss = model(idx[:, :-1], idx[:, 1:].contiguous())
         assert loss is not None
         optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimizer.step()
     return optimizer
 
@@ -47,6 +49,14 @@ def build_trained(
     steps: int = 3, *, positions: int = 16, ids: int = 65, rate: float = 1e-3, **config: Any
 ) -> tuple[GPT, dict[str, Any]]:
     """Return a model drawn as nanoGPT draws it, trained, and what train.py would save."""
+    return copy.deepcopy(_train_once(steps, positions, ids, rate, tuple(config.items())))
+
+
+@cache
+def _train_once(
+    steps: int, positions: int, ids: int, rate: float, changed: tuple[tuple[str, Any], ...]
+) -> tuple[GPT, dict[str, Any]]:
+    config = dict(changed)
     torch.manual_seed(0)
     model = GPT(GPTConfig(**{**SIZES, "bias": False, **config}))
     optimizer = train(model, steps, positions=positions, ids=ids, rate=rate)

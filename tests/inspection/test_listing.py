@@ -92,6 +92,8 @@ def test_the_order_of_an_early_train_py(tmp_path: Path) -> None:
     optimizer = torch.optim.AdamW(
         [{"params": [parameters[n] for n in decayed]}, {"params": [parameters[n] for n in others]}]
     )
+    for parameter in parameters.values():
+        parameter.grad = torch.ones_like(parameter)
     optimizer.step()
     torch.save({**saved, "optimizer": optimizer.state_dict()}, tmp_path / "ckpt.pt")
     state = read_optimizer(open_checkpoint(str(tmp_path / "ckpt.pt")))
