@@ -5,10 +5,14 @@ Ranges are checked by the library, whose messages say more than Typer's; here on
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+
+from nanogpt_cli.sampling import PIPELINE, Filter
 
 PROMPT = "Prompt"
 SAMPLING = "Sampling"
@@ -84,50 +88,6 @@ MaxNewTokensOpt = Annotated[
         rich_help_panel=SAMPLING,
         help="Tokens to add to the prompt, at most; more than the model's context is fine, "
         "0 adds none.",
-    ),
-]
-TemperatureOpt = Annotated[
-    float,
-    typer.Option(
-        "--temperature",
-        "-t",
-        rich_help_panel=SAMPLING,
-        help="Below 1 is safer text, 1 is the model's own odds, above 1 is wilder; "
-        "0 is greedy: always the likeliest token.",
-    ),
-]
-TopKOpt = Annotated[
-    int,
-    typer.Option(
-        "--top-k",
-        "-k",
-        rich_help_panel=SAMPLING,
-        help="Draw from the k likeliest tokens only; 0 draws from all.",
-    ),
-]
-TopPOpt = Annotated[
-    float,
-    typer.Option(
-        "--top-p",
-        rich_help_panel=SAMPLING,
-        help="Then from the likeliest tokens that together reach this share, 0 to 1; 1 is off.",
-    ),
-]
-MinPOpt = Annotated[
-    float,
-    typer.Option(
-        "--min-p",
-        rich_help_panel=SAMPLING,
-        help="Then from tokens at least this share as likely as the likeliest; 0 is off.",
-    ),
-]
-RepetitionPenaltyOpt = Annotated[
-    float,
-    typer.Option(
-        "--repetition-penalty",
-        rich_help_panel=SAMPLING,
-        help="Before all else, make tokens that were there already less likely: 1 is off, 1.2 is "
-        "much.",
     ),
 ]
 SeedOpt = Annotated[
@@ -297,3 +257,33 @@ OutDirOpt = Annotated[
     Path | None,
     typer.Option("--out-dir", hidden=True, help="nanoGPT's: the folder that holds ckpt.pt."),
 ]
+
+
+def with_filter_options(before: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that gives a command with `**filters` an option for each of PIPELINE.
+
+    Args:
+        before: the parameter that they stand before in the help.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command, eval_str=True)
+        named = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        place = [p.name for p in named].index(before)
+        named[place:place] = [_filter_option(cls) for cls in PIPELINE]
+        keywords = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in named]
+        command.__signature__ = signature.replace(parameters=keywords)  # type: ignore[attr-defined]
+        return command
+
+    return decorate
+
+
+def _filter_option(cls: type[Filter]) -> inspect.Parameter:
+    flags = ["--" + cls.option.replace("_", "-"), *(["-" + cls.short] if cls.short else [])]
+    option = typer.Option(*flags, rich_help_panel=SAMPLING, help=cls.help)
+    return inspect.Parameter(
+        cls.option,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=cls.default,
+        annotation=Annotated[type(cls.default), option],
+    )

@@ -28,8 +28,6 @@ from nanogpt_cli.options import (
     OfflineOpt,
     PromptOpt,
     QuietOpt,
-    TemperatureOpt,
-    TopKOpt,
 )
 
 
@@ -37,8 +35,8 @@ def show(
     checkpoint: CheckpointArg = None,
     prompt: PromptOpt = None,
     max_new_tokens: MaxNewTokensOpt = 500,
-    temperature: TemperatureOpt = 0.8,
-    top_k: TopKOpt = 200,
+    temperature: Annotated[float, typer.Option("--temperature", "-t")] = 0.8,
+    top_k: Annotated[int, typer.Option("--top-k", "-k")] = 200,
     dtype: DtypeOpt = "auto",
     echo: EchoOpt = True,
     offline: OfflineOpt = False,

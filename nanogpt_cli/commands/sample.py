@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 SEPARATOR = "-" * 15
 
 
+@options.with_filter_options(before="seed")
 def sample(
     checkpoint: options.CheckpointArg = None,
     prompt: options.PromptOpt = None,
@@ -28,11 +29,6 @@ def sample(
     meta: options.MetaOpt = None,
     num_samples: options.NumSamplesOpt = 1,
     max_new_tokens: options.MaxNewTokensOpt = 500,
-    temperature: options.TemperatureOpt = 0.8,
-    top_k: options.TopKOpt = 200,
-    top_p: options.TopPOpt = 1.0,
-    min_p: options.MinPOpt = 0.0,
-    repetition_penalty: options.RepetitionPenaltyOpt = 1.0,
     seed: options.SeedOpt = 1337,
     rng: options.RngOpt = "per-sample",
     stop: options.StopOpt = None,
@@ -46,6 +42,7 @@ def sample(
     stream: options.StreamOpt = True,
     json: options.JsonOpt = False,
     logprobs: options.LogprobsOpt = None,
+    **filters: float,
 ) -> None:
     """Continue a prompt with a checkpoint's own words.
 
@@ -64,11 +61,7 @@ def sample(
     settings = SampleSettings(
         num_samples=num_samples,
         max_new_tokens=max_new_tokens,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        min_p=min_p,
-        repetition_penalty=repetition_penalty,
+        filters=filters,
         seed=seed,
         rng=rng,
         stop=tuple(stop or ()),

@@ -17,7 +17,8 @@ from nanogpt_cli.generation.diagnosis import name_bad_tensor
 from nanogpt_cli.generation.kv_cache import KVCache, bytes_per_sequence
 from nanogpt_cli.generation.scores import TokenScore, score_tokens
 from nanogpt_cli.model import GPT, CausalSelfAttention
-from nanogpt_cli.sampling import Draws, Sampler
+from nanogpt_cli.sampling.draws import Draws
+from nanogpt_cli.sampling.sampler import Sampler
 
 if TYPE_CHECKING:
     from torch import Tensor

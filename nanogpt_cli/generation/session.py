@@ -20,7 +20,9 @@ from nanogpt_cli.generation.settings import SampleSettings
 from nanogpt_cli.generation.stops import cut_at_stops
 from nanogpt_cli.generation.text import Piece, in_order, stream_text
 from nanogpt_cli.model import GPT
-from nanogpt_cli.sampling import Draws, Sampler
+from nanogpt_cli.sampling import DEFAULTS
+from nanogpt_cli.sampling.draws import Draws
+from nanogpt_cli.sampling.sampler import Sampler
 from nanogpt_cli.tokenizers.base import Tokenizer
 from nanogpt_cli.tokenizers.search import find_tokenizer
 
@@ -98,10 +100,10 @@ class Session:
 
     def advise(self, settings: SampleSettings) -> Iterator[str]:
         """Say which settings have no effect."""
-        V, usual = self.config.vocab_size, SampleSettings()
-        if settings.top_k > V and settings.top_k != usual.top_k:
-            yield f"--top-k {settings.top_k} has no effect: the vocabulary has {V} ids"
-        if settings.is_greedy and settings.seed != usual.seed:
+        V, top_k = self.config.vocab_size, settings.value_of("top_k")
+        if top_k > V and top_k != DEFAULTS["top_k"]:
+            yield f"--top-k {top_k} has no effect: the vocabulary has {V} ids"
+        if settings.is_greedy and settings.seed != SampleSettings().seed:
             yield f"--seed {settings.seed} has no effect: a temperature of 0 draws nothing"
         for stop in settings.stop:
             if not can_spell(self.tokenizer, stop):
@@ -131,13 +133,13 @@ class Session:
                 prompt.ids,
                 num_samples=settings.num_samples,
                 max_new_tokens=settings.max_new_tokens,
-                temperature=settings.temperature,
-                top_k=settings.top_k,
+                temperature=settings.value_of("temperature"),
+                top_k=int(settings.value_of("top_k")),
                 dtype=self.dtype,
                 stopped=stopped,
             )
         sampler = Sampler(
-            settings.filters,
+            settings.build_filters(),
             greedy=settings.is_greedy,
             forbidden=forbidden_ids(self.tokenizer, self.config.vocab_size, self.device),
         )

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from nanogpt_cli.errors import UsageError
-from nanogpt_cli.sampling import PIPELINE, Filter, build_filters
-from nanogpt_cli.sampling.repetition_penalty import RepetitionPenalty
-from nanogpt_cli.sampling.temperature import Temperature
-from nanogpt_cli.sampling.top_k import TopK
+from nanogpt_cli.sampling import DEFAULTS, Filter, build_filters
 
 RNGS = ("per-sample", "nanogpt")
+NANOGPTS_FILTERS = {"temperature", "top_k"}
+"""All that sample.py has."""
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,8 @@ class SampleSettings:
     Args:
         num_samples: how many texts.
         max_new_tokens: tokens a text, at most; 0 adds none.
-        temperature: 0 is greedy, 1 the model's own distribution.
-        top_k: how many ids survive; 0 is all.
-        top_p: the share of probability that survives; 1 is all.
-        min_p: the least odds against the likeliest id; 0 is none.
-        repetition_penalty: what seen ids' logits are divided by; 1 is off.
+        filters: the parameter of each filter of the sampling pipeline, by its option's name; one
+            that is left out has its default.
         stop: texts before which a sample ends.
         logprobs: score each token, with so many alternatives; None for no scores.
         seed: any integer (64 bits where `rng` is "nanogpt").
@@ -39,15 +36,11 @@ class SampleSettings:
 
     num_samples: int = 1
     max_new_tokens: int = 500
-    temperature: float = 0.8
-    top_k: int = 200
+    filters: Mapping[str, float] = field(default_factory=dict)
     seed: int = 1337
     rng: str = "per-sample"
-    ignore_eos: bool = False
-    top_p: float = 1.0
-    min_p: float = 0.0
-    repetition_penalty: float = 1.0
     stop: tuple[str, ...] = ()
+    ignore_eos: bool = False
     logprobs: int | None = None
 
     def __post_init__(self) -> None:
@@ -66,28 +59,26 @@ class SampleSettings:
             raise UsageError("--rng nanogpt is sample.py's own loop, which gives no --logprobs")
         if "" in self.stop:
             raise UsageError("--stop '': a stop text must have at least one character")
-        filters = self.filters
-        if self.rng == "nanogpt" and not all(isinstance(f, Temperature | TopK) for f in filters):
+        unknown = sorted({f.option for f in self.build_filters()} - NANOGPTS_FILTERS)
+        if self.rng == "nanogpt" and unknown:
+            flags = ", ".join("--" + option.replace("_", "-") for option in unknown)
             raise UsageError(
-                "--rng nanogpt is sample.py's own loop, which knows temperature and top-k alone",
-                hint="leave --rng out, or --top-p, --min-p and --repetition-penalty",
+                f"--rng nanogpt is sample.py's own loop, which knows no {flags}",
+                hint=f"leave out --rng, or {flags}",
             )
 
-    @property
-    def filters(self) -> tuple[Filter, ...]:
-        """The filters of the sampling pipeline that change something.
+    def build_filters(self) -> tuple[Filter, ...]:
+        """Return the filters of the sampling pipeline that change something, in its order."""
+        return build_filters({**DEFAULTS, **self.filters})
 
-        A greedy choice is the same after those that keep the likeliest id, so they are left out.
-        """
-        filters = build_filters({f.option: getattr(self, f.option) for f in PIPELINE})
-        if not self.is_greedy:
-            return filters
-        return tuple(f for f in filters if isinstance(f, RepetitionPenalty))
+    def value_of(self, option: str) -> float:
+        """Return a filter's parameter, given or by default."""
+        return self.filters.get(option, DEFAULTS[option])
 
     @property
     def is_greedy(self) -> bool:
         """Whether every token is the likeliest."""
-        return self.temperature == 0
+        return self.value_of("temperature") == 0
 
     def as_dict(self, **identity: object) -> dict[str, object]:
         """Return the settings that change a text, with a digest of them and of `identity`.
@@ -96,11 +87,8 @@ class SampleSettings:
         """
         values: dict[str, object] = {
             "max_new_tokens": self.max_new_tokens,
-            "temperature": self.temperature,
-            "top_k": self.top_k,
-            "top_p": self.top_p,
-            "min_p": self.min_p,
-            "repetition_penalty": self.repetition_penalty,
+            **DEFAULTS,
+            **self.filters,
             "rng": self.rng,
             "ignore_eos": self.ignore_eos,
             "stop": list(self.stop),

@@ -1,4 +1,8 @@
-"""What every filter of the PIPELINE is. The registry is in `nanogpt_cli.sampling`."""
+"""What every filter of the PIPELINE is. The registry is in `nanogpt_cli.sampling`.
+
+A filter's module imports no torch: its tensors bring their methods along, and its flag, default
+and help are read when the command line starts.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +13,21 @@ if TYPE_CHECKING:
 
 
 class Filter(Protocol):
-    """A change to next-token logits, checked when it is built.
+    """A change to next-token logits, checked when it is built from its one parameter.
 
     Attributes:
-        option: the name of its parameter, which is also its keyword and its flag.
+        option: the parameter's name; with hyphens, its flag.
+        short: a one-letter flag, or "".
+        default: the parameter's value where nobody gives one; an int takes integers alone.
         off: the value at which the filter changes nothing and is left out.
+        help: what the flag does.
     """
 
     option: ClassVar[str]
+    short: ClassVar[str]
+    default: ClassVar[float]
     off: ClassVar[float]
+    help: ClassVar[str]
 
     def __call__(self, logits: Tensor, seen: Tensor, /) -> Tensor:
         """Return new (B, V) float32 logits; at least one a row stays finite.

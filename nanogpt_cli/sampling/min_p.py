@@ -6,8 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-import torch
-
 from nanogpt_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,7 +20,12 @@ class MinP:
     """
 
     option: ClassVar[str] = "min_p"
+    short: ClassVar[str] = ""
+    default: ClassVar[float] = 0.0
     off: ClassVar[float] = 0.0
+    help: ClassVar[str] = (
+        "Then from tokens at least this share as likely as the likeliest; 0 is off."
+    )
 
     min_p: float
 
@@ -35,4 +38,4 @@ class MinP:
         if self.min_p == 0:
             return logits
         floor = logits.amax(dim=-1, keepdim=True) + math.log(self.min_p)
-        return logits.masked_fill(logits < floor, -torch.inf)
+        return logits.masked_fill(logits < floor, -math.inf)

@@ -6,8 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-import torch
-
 from nanogpt_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,7 +20,12 @@ class RepetitionPenalty:
     """
 
     option: ClassVar[str] = "repetition_penalty"
+    short: ClassVar[str] = ""
+    default: ClassVar[float] = 1.0
     off: ClassVar[float] = 1.0
+    help: ClassVar[str] = (
+        "Before all else, make tokens that were there already less likely: 1 is off, 1.2 is much."
+    )
 
     repetition_penalty: float
 
@@ -36,5 +39,5 @@ class RepetitionPenalty:
     def __call__(self, logits: Tensor, seen: Tensor) -> Tensor:
         """Return (B, V) logits, those of seen ids pushed down."""
         penalty = self.repetition_penalty
-        pushed = torch.where(logits > 0, logits / penalty, logits * penalty)
-        return torch.where(seen, pushed, logits)
+        pushed = (logits / penalty).where(logits > 0, logits * penalty)
+        return pushed.where(seen, logits)

@@ -22,7 +22,13 @@ class Temperature:
     """
 
     option: ClassVar[str] = "temperature"
+    short: ClassVar[str] = "t"
+    default: ClassVar[float] = 0.8
     off: ClassVar[float] = 1.0
+    help: ClassVar[str] = (
+        "Below 1 is safer text, 1 is the model's own odds, above 1 is wilder; "
+        "0 is greedy: always the likeliest token."
+    )
 
     temperature: float
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
-
-import torch
 
 from nanogpt_cli.errors import UsageError
 
@@ -21,7 +20,10 @@ class TopK:
     """
 
     option: ClassVar[str] = "top_k"
+    short: ClassVar[str] = "k"
+    default: ClassVar[float] = 200
     off: ClassVar[float] = 0
+    help: ClassVar[str] = "Draw from the k likeliest tokens only; 0 draws from all."
 
     top_k: int
 
@@ -36,9 +38,9 @@ class TopK:
         if self.top_k == 0 or self.top_k >= logits.size(-1):
             return logits
         # topk breaks ties as it likes: it gives the k-th value, and ids decide among equals.
-        kth = torch.topk(logits, self.top_k).values[:, -1:]
+        kth = logits.topk(self.top_k).values[:, -1:]
         above = logits > kth
         equal = logits == kth
         room = self.top_k - above.sum(dim=-1, keepdim=True)
         kept = above | (equal & (equal.cumsum(dim=-1) <= room))
-        return logits.masked_fill(~kept, -torch.inf)
+        return logits.masked_fill(~kept, -math.inf)

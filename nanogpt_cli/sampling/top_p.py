@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
-
-import torch
 
 from nanogpt_cli.errors import UsageError
 
@@ -26,7 +25,12 @@ class TopP:
     """
 
     option: ClassVar[str] = "top_p"
+    short: ClassVar[str] = ""
+    default: ClassVar[float] = 1.0
     off: ClassVar[float] = 1.0
+    help: ClassVar[str] = (
+        "Then from the likeliest tokens that together reach this share, 0 to 1; 1 is off."
+    )
 
     top_p: float
 
@@ -41,6 +45,6 @@ class TopP:
         ordered, ids = logits.sort(dim=-1, descending=True, stable=True)
         probabilities = ordered.softmax(dim=-1)
         before = probabilities.cumsum(dim=-1) - probabilities
-        kept = (before < self.top_p - ROUNDING) & (ordered > -torch.inf)
+        kept = (before < self.top_p - ROUNDING) & (ordered > -math.inf)
         kept[:, 0] = True
-        return logits.masked_fill(~torch.zeros_like(kept).scatter(-1, ids, kept), -torch.inf)
+        return logits.masked_fill(~kept.scatter(-1, ids, kept), -math.inf)

@@ -11,7 +11,9 @@ from nanogpt_cli.errors import NanoGPTError
 from nanogpt_cli.generation.engine import forward_cached, generate_ids
 from nanogpt_cli.generation.kv_cache import KVCache
 from nanogpt_cli.model import GPT, GPTConfig
-from nanogpt_cli.sampling import Draws, Sampler, build_filters
+from nanogpt_cli.sampling import build_filters
+from nanogpt_cli.sampling.draws import Draws
+from nanogpt_cli.sampling.sampler import Sampler
 
 GREEDY = Sampler(greedy=True)
 

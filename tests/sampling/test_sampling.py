@@ -13,9 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nanogpt_cli.errors import UsageError
-from nanogpt_cli.sampling import PIPELINE, Draws, Filter, Sampler, build_filters, draw
+from nanogpt_cli.sampling import DEFAULTS, PIPELINE, Filter, build_filters
+from nanogpt_cli.sampling.draws import Draws, draw
 from nanogpt_cli.sampling.min_p import MinP
 from nanogpt_cli.sampling.repetition_penalty import RepetitionPenalty
+from nanogpt_cli.sampling.sampler import Sampler
 from nanogpt_cli.sampling.temperature import Temperature
 from nanogpt_cli.sampling.top_k import TopK
 from nanogpt_cli.sampling.top_p import TopP
@@ -40,6 +42,14 @@ def sample(sampler: Sampler, logits: torch.Tensor, uniforms: Sequence[float]) ->
 @pytest.mark.parametrize("cls", PIPELINE)
 def test_a_filter_at_its_off_value_is_not_built(cls: type) -> None:
     assert build_filters({cls.option: cls.off}) == ()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("cls", PIPELINE)
+def test_a_filter_takes_its_default_and_says_what_it_does(cls: type) -> None:
+    option = cls.option  # type: ignore[attr-defined]
+    assert getattr(cls(DEFAULTS[option]), option) == DEFAULTS[option]
+    assert cls.help.endswith(".")  # type: ignore[attr-defined]
+    assert len(cls.short) <= 1  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("cls", PIPELINE)
