@@ -35,6 +35,8 @@ def train(
     """Take some steps on random text of so many positions and ids; return the optimizer."""
     optimizer = model.configure_optimizers(0.1, rate, (0.9, 0.95), "cpu")
     generator = torch.Generator().manual_seed(1)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the model is too small to share out
     for _ in range(steps):
         idx = torch.randint(ids, (4, positions + 1), generator=generator)
         _, loss = model(idx[:, :-1], idx[:, 1:].contiguous())
@@ -42,6 +44,7 @@ def train(
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+    torch.set_num_threads(threads)
     return optimizer
 
 

@@ -20,7 +20,7 @@ def render_flat(report: TensorsReport) -> RenderableType:
     for row in report.tensors:
         cells = (format_count(row.elements), format_count(row.stored_bytes), row.dtype)
         add_row(table, row.name, _shape(row), *cells, _remark(row))
-    return stack([table, _closing(report)])
+    return stack([Text(visible(report.path), style="bold"), table, _closing(report)])
 
 
 def render_tree(report: TensorsReport) -> RenderableType:
