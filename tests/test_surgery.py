@@ -261,6 +261,10 @@ def test_extras_of_every_readable_kind_come_back_as_they_were(tmp_path: Path) ->
     assert before["model"]._metadata == after["model"]._metadata
 
 
+def open_prefixes(path: Path) -> tuple[str, ...]:
+    return open_checkpoint(str(path)).architecture.prefixes
+
+
 @pytest.mark.parametrize("prefix", ["_orig_mod.", "module.", "module._orig_mod."])
 def test_prefixes_are_cleaned(tmp_path: Path, prefix: str) -> None:
     model = build()
@@ -271,7 +275,10 @@ def test_prefixes_are_cleaned(tmp_path: Path, prefix: str) -> None:
     )
     path = tmp_path / "ckpt.pt"
     torch.save(envelope(model, model=renamed), path)
-    run(path, 8)
+    report = run(path, 8)
+    assert report.notes == (
+        f"removed from the weights' names: {', '.join(map(repr, open_prefixes(path)))}",
+    )
     assert prefix.encode() not in out(path, 8).read_bytes()
     after = load(out(path, 8))["model"]
     assert list(after) == list(state)

@@ -181,10 +181,22 @@ def test_a_cast_is_written_into_the_config(tmp_path: Path) -> None:
 
 def test_the_size_that_it_has_gives_the_files_again(tmp_path: Path) -> None:
     folder, _ = saved(tmp_path / "small")
+    (folder / "pytorch_model.bin").write_bytes(b"another")
     report = run(folder, 16)
     assert report.is_copy
     for path in folder.iterdir():
         assert (tmp_path / "small-16" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_a_snapshot_of_links_becomes_a_folder_of_files(tmp_path: Path) -> None:
+    blobs, model = saved(tmp_path / "blobs")
+    folder = tmp_path / "snapshot"
+    folder.mkdir()
+    for path in blobs.iterdir():
+        (folder / path.name).symlink_to(path)
+    run(folder, 8)
+    assert_same_logits(tmp_path / "snapshot-8", model, 8)
+    assert not any(path.is_symlink() for path in (tmp_path / "snapshot-8").iterdir())
 
 
 def test_our_own_entry_of_the_config_follows(tmp_path: Path) -> None:

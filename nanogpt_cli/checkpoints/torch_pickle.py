@@ -101,7 +101,7 @@ class _Writer:
         if write is None:
             raise CheckpointError(
                 f"a value of type {type(value).__name__} cannot be written to a torch file",
-                "leave out what is not needed: --weights-only",
+                "load it with torch where you trust it, delete that entry, and save it again",
             )
         write(self, value)
 

@@ -33,10 +33,11 @@ class _Work:
     """A crop that is planned.
 
     Args:
-        plans: the files by name; one nameless file where the output is one.
-        weights: names of those that hold weights.
+        plans: the files by their names in the source.
+        weights: which of them hold weights.
         dropped: entries that are left out.
         notes: what a user should hear.
+        is_copy: there is nothing to do.
     """
 
     plans: Mapping[str, FilePlan]
@@ -165,9 +166,9 @@ def _plan_copy(work: _Work, checkpoint: Checkpoint, cutter: Cutter) -> _Work:
     """Return the plan of a copy: nothing is cut, and no file changes in anything."""
     cutter.ledger.after[:] = cutter.ledger.before
     path = checkpoint.contents.path
-    folder = path if path.is_dir() else path.parent
-    plans = {name: CopyPlan(folder / name) for name in work.plans}
+    files = [file for file in sorted(path.iterdir()) if file.is_file()] if path.is_dir() else [path]
     note = f"block_size is {cutter.block_size} already: there is nothing to do but copy"
+    plans = {file.name: CopyPlan(file) for file in files}
     return _Work(plans, work.weights, notes=(note,), is_copy=True)
 
 
@@ -234,6 +235,9 @@ def _advice(
 ) -> tuple[str, ...]:
     """Return what else a user should hear."""
     notes = []
+    prefixes = checkpoint.architecture.prefixes
+    if prefixes and not work.is_copy:
+        notes.append(f"removed from the weights' names: {name_some(prefixes)}")
     if work.dropped:
         notes.append(
             f"without {name_some(work.dropped)}, training cannot resume from the output with its "

@@ -90,14 +90,16 @@ class CropReport:
     Args:
         input: the file or folder that was read.
         output: the one that was written.
+        container: the input's format, for people.
         parts: bytes of the files that hold weights, part by part.
         before_bytes: of those files in all, which is the sum of the parts.
         after_bytes: the same in the output.
         cuts: what was cut.
-        dropped: entries that `--weights-only` left out.
+        dropped: entries that `weights_only` left out.
         cast: None where number formats were kept.
         verification: None where it was not asked for, or not written.
         is_copy: nothing was to be done, and the output is a copy of the input.
+        dry_run: nothing was written.
         notes: what a user should hear.
     """
 
