@@ -299,6 +299,17 @@ def test_a_second_copy_of_the_head_goes_and_its_name_stays(tmp_path: Path) -> No
     assert (part.before_bytes, part.after_bytes) == (65 * 24 * 4, 0)
 
 
+def test_parameters_in_a_state_dict_stay_parameters(tmp_path: Path) -> None:
+    model = build()
+    path = tmp_path / "ckpt.pt"
+    torch.save(envelope(model, model=dict(model.named_parameters())), path)
+    run(path, 8, dtype="bfloat16")
+    after = load(out(path, 8))["model"]
+    assert {type(weight) for weight in after.values()} == {torch.nn.Parameter}
+    assert all(weight.requires_grad for weight in after.values())
+    assert raw(after[WPE]) == raw(model.transformer.wpe.weight[:8].bfloat16())
+
+
 def test_an_untied_head_stays(tmp_path: Path) -> None:
     model = build(tied_head=False)
     path = save_nanogpt(tmp_path / "ckpt.pt", model)
@@ -541,6 +552,31 @@ def test_what_was_written_wrong_is_not_kept(tmp_path: Path) -> None:
         run(path, 8, progress=damage)
     assert caught.value.exit_code == 3
     assert [each.name for each in tmp_path.iterdir()] == ["ckpt.pt"]
+
+
+def test_a_large_file_takes_no_memory_of_its_own(tmp_path: Path) -> None:
+    ballast = {"ballast": torch.zeros(25_000_000), "half": torch.zeros(25_000_000).bfloat16()}
+    path = save_training(tmp_path / "ckpt.pt", extra=ballast)
+    del ballast
+    source = open_checkpoint(str(path))
+    start, most = anonymous_bytes(), 0
+
+    def watch(_done: int, _total: int) -> None:
+        nonlocal most
+        most = max(most, anonymous_bytes())
+
+    crop(source, 8, progress=watch)
+    assert out(path, 8).stat().st_size > 150_000_000
+    assert most - start < 30_000_000
+
+
+def anonymous_bytes() -> int:
+    """Return this process's memory, mapped files apart."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        pytest.skip("memory is told apart on Linux alone")
+    line = next(line for line in status.read_text().splitlines() if line.startswith("RssAnon"))
+    return int(line.split()[1]) * 1024
 
 
 def test_without_verification_nothing_is_compared(tmp_path: Path) -> None:
