@@ -9,6 +9,8 @@ import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from nanogpt_cli.pickles import GlobalUse
+
 DTYPE_BYTES = {
     "float64": 8,
     "float32": 4,
@@ -70,21 +72,6 @@ class TensorInfo:
                 return False
             expected *= size
         return True
-
-
-@dataclass(frozen=True)
-class GlobalUse:
-    """A name that a pickle refers to, and what the reader makes of it.
-
-    Args:
-        name: "module.name".
-        offset: bytes into the pickle stream of its first use.
-        verdict: "known", "inert" (kept as a record, its class never looked up) or "refused".
-    """
-
-    name: str
-    offset: int
-    verdict: str
 
 
 @dataclass(frozen=True)

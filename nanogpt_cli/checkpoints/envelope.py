@@ -79,7 +79,7 @@ def open_envelope(contents: Contents) -> Envelope:
 def _as_mapping(value: object) -> Mapping[str, object] | None:
     """Return a dict, or the fields of an inert record or namespace, else None."""
     if isinstance(value, Record):
-        value = value.state
+        value = value.fields
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return value
     return None

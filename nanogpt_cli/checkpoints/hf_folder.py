@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
-from nanogpt_cli.checkpoints.contents import Contents, GlobalUse
+from nanogpt_cli.checkpoints.contents import Contents
 from nanogpt_cli.checkpoints.hf_config import CONFIG_NAME, load_json, read_hf_config
 from nanogpt_cli.checkpoints.impostors import explain
 from nanogpt_cli.checkpoints.safetensors_file import SafetensorsFile
 from nanogpt_cli.checkpoints.torch_legacy import TorchLegacy
 from nanogpt_cli.checkpoints.torch_zip import TorchZip
 from nanogpt_cli.errors import CheckpointError, name_some
+from nanogpt_cli.pickles import GlobalUse
 
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 """The names that weights have, the one that wins first; an index is called NAME.index.json."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nanogpt_cli.checkpoints.contents import DTYPE_BYTES, Contents, TensorInfo
+from nanogpt_cli.checkpoints.files import errors_name, read_start
 from nanogpt_cli.errors import CheckpointError, name_some
 
 HEADER_LIMIT = 100_000_000
@@ -46,10 +47,7 @@ class SafetensorsFile:
 
     def sniff(self, path: Path) -> bool:
         """Return whether a regular file begins as safetensors do: a length, then a JSON object."""
-        if not path.is_file():
-            return False
-        with path.open("rb") as file:
-            start = file.read(9)
+        start = read_start(path, 9)
         return len(start) == 9 and start[8:] == b"{" and _length(start) <= HEADER_LIMIT
 
     def describe(self, path: Path) -> Contents:
@@ -59,11 +57,8 @@ class SafetensorsFile:
             CheckpointError: a header that is cut, no JSON, or whose tensors overlap, leave holes,
                 have sizes that disagree with their shapes, or a type that no model here can have.
         """
-        try:
+        with errors_name(path):
             tensors, metadata = _read_header(path)
-        except CheckpointError as error:
-            message = f"cannot read {str(path)!r} as safetensors: {error.message}"
-            raise CheckpointError(message, error.hint) from error
         return Contents(
             path=path,
             format=self.name,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nanogpt_cli import pickles
-from nanogpt_cli.checkpoints.contents import Contents, GlobalUse
+from nanogpt_cli.checkpoints.contents import Contents
 from nanogpt_cli.checkpoints.files import errors_name, map_file, read_start
 from nanogpt_cli.checkpoints.torch_rebuild import (
     TORCH_CALLS,
@@ -60,7 +60,7 @@ class TorchLegacy:
             container="torch legacy file",
             files=(path,),
             root=made.value,
-            globals=tuple(GlobalUse(use.name, use.offset, use.verdict) for use in made.globals),
+            globals=made.globals,
             notes=notes_on(made),
         )
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nanogpt_cli import pickles
-from nanogpt_cli.checkpoints.contents import Contents, GlobalUse
+from nanogpt_cli.checkpoints.contents import Contents
 from nanogpt_cli.checkpoints.files import errors_name, read_start
 from nanogpt_cli.checkpoints.torch_rebuild import (
     TORCH_CALLS,
@@ -105,7 +105,7 @@ def _describe(path: Path, format_name: str) -> Contents:
         container=f"torch zip, version {version}" if version.isdigit() else "torch zip",
         files=(path,),
         root=made.value,
-        globals=tuple(GlobalUse(use.name, use.offset, use.verdict) for use in made.globals),
+        globals=made.globals,
         notes=notes_on(made),
     )
 

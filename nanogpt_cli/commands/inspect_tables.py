@@ -9,8 +9,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from nanogpt_cli.checkpoints.contents import GlobalUse
 from nanogpt_cli.output import format_count, visible
+from nanogpt_cli.pickles import GlobalUse
 
 LONGEST = 1000
 MOST_ROWS = 20

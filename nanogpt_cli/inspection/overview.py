@@ -12,12 +12,12 @@ from typing import ClassVar
 from nanogpt_cli.accounting.parameters import ParameterCounts, count_parameters
 from nanogpt_cli.checkpoints import Checkpoint, TensorInfo
 from nanogpt_cli.checkpoints.architecture import WTE
-from nanogpt_cli.checkpoints.contents import GlobalUse
 from nanogpt_cli.checkpoints.raw import read_bytes
 from nanogpt_cli.inspection.formats import tell_age
 from nanogpt_cli.inspection.stored import ByteCount, StoredTensor, count_bytes, list_stored
 from nanogpt_cli.inspection.tokenizer import TokenizerReport, report_tokenizer
 from nanogpt_cli.inspection.training import TrainingReport, report_training
+from nanogpt_cli.pickles import GlobalUse
 
 CONFIG_FIELDS = (
     *("n_layer", "n_head", "n_embd", "block_size", "vocab_size"),

@@ -15,11 +15,12 @@ from typing import ClassVar
 
 from nanogpt_cli import pickles
 from nanogpt_cli.checkpoints import describe
-from nanogpt_cli.checkpoints.contents import Contents, GlobalUse
+from nanogpt_cli.checkpoints.contents import Contents
 from nanogpt_cli.checkpoints.torch_rebuild import TORCH_CALLS, TORCH_CONSTANTS
 from nanogpt_cli.checkpoints.zips import LOCAL_SIGNATURE, read_directory
 from nanogpt_cli.errors import CheckpointError, NanoGPTError
 from nanogpt_cli.inspection.stored import list_others
+from nanogpt_cli.pickles import GlobalUse
 
 CHUNK = 1 << 20
 MAX_MEMBERS = 20_000
@@ -248,4 +249,4 @@ def _unpacked(path: Path, member: _Member) -> bytes:
 
 def _scan(data: bytes) -> tuple[GlobalUse, ...]:
     uses = pickles.scan_globals(data, calls=TORCH_CALLS, constants=TORCH_CONSTANTS)
-    return tuple(GlobalUse(use.name, use.offset, use.verdict) for use in uses)
+    return tuple(uses)

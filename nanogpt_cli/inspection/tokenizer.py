@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nanogpt_cli.checkpoints import Checkpoint
-from nanogpt_cli.checkpoints.contents import GlobalUse
 from nanogpt_cli.errors import TokenizerError
-from nanogpt_cli.pickles import scan_globals
+from nanogpt_cli.pickles import GlobalUse, scan_globals
 from nanogpt_cli.tokenizers.base import Found, TokenizerMissingError
 from nanogpt_cli.tokenizers.files import MOST_BYTES, is_file
 from nanogpt_cli.tokenizers.search import check_fit, locate_tokenizer
@@ -111,4 +110,4 @@ def _refused(path: Path) -> tuple[GlobalUse, ...]:
     uses = scan_globals(path.read_bytes())
     if not any(use.verdict == "refused" for use in uses):
         return ()
-    return tuple(GlobalUse(use.name, use.offset, use.verdict) for use in uses)
+    return tuple(uses)

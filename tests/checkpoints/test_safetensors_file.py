@@ -178,7 +178,7 @@ def test_a_header_that_lies_is_refused(
 ) -> None:
     path = write(tmp_path / "bad.safetensors", header, b"x" * data)
     error = refusal(path)
-    assert error.message.startswith(f"cannot read {str(path)!r} as safetensors: ")
+    assert error.message.startswith(f"cannot read {str(path)!r}: ")
     assert said in error.message
     assert error.exit_code == 1
 
