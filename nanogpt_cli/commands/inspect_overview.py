@@ -48,7 +48,8 @@ def render_overview(report: OverviewReport) -> RenderableType:
 
 def suggest(report: OverviewReport) -> str:
     """Return what to type next."""
-    ref = visible(shlex.quote(report.given or report.path))
+    ref = report.given or ("demo" if report.kind == "demo" else report.path)
+    ref = visible(shlex.quote(ref))
     if report.config["n_head"].value is None:
         return f"nanogpt sample {ref} --n-head N, since nothing in the file says it"
     if report.training.loss.is_untrained or report.training.loss.is_worse_than_guessing:

@@ -13,6 +13,7 @@ from nanogpt_cli.checkpoints import Architecture, Checkpoint
 from nanogpt_cli.checkpoints.loading import read_weight
 from nanogpt_cli.checkpoints.tensors import TensorReader
 from nanogpt_cli.inspection.fingerprints import fingerprint
+from nanogpt_cli.inspection.measures import pieces
 
 MODEL_FIELDS = (
     *("n_layer", "n_head", "n_embd", "block_size", "vocab_size"),
@@ -187,26 +188,25 @@ def _same(a: Tensor, b: Tensor) -> bool:
 
 
 def _measure(name: str, status: str, detail: str, a: Tensor, b: Tensor) -> TensorDifference:
-    difference = a - b
-    norm_a, norm_b = float(torch.linalg.vector_norm(a)), float(torch.linalg.vector_norm(b))
-    norm = float(torch.linalg.vector_norm(difference))
-    dot = float(torch.dot(a.flatten().double(), b.flatten().double()))
+    aa = bb = ab = dd = largest = 0.0
+    for x, y in zip(pieces(a), pieces(b), strict=True):
+        difference = x - y
+        aa, bb, ab = aa + float(x.dot(x)), bb + float(y.dot(y)), ab + float(x.dot(y))
+        dd += float(difference.dot(difference))
+        largest = max(largest, float(difference.abs().max()))
     return TensorDifference(
         name,
         status,
         detail,
-        relative_norm=_ratio(norm, norm_a),
-        cosine=_ratio(dot, norm_a * norm_b),
-        max_abs_difference=_finite(float(difference.abs().max())),
+        relative_norm=_ratio(dd**0.5, aa**0.5),
+        cosine=_ratio(ab, (aa * bb) ** 0.5),
+        max_abs_difference=largest if math.isfinite(dd) else None,
     )
 
 
 def _ratio(above: float, below: float) -> float | None:
-    return _finite(above / below) if below else None
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+    ratio = above / below if below else math.nan
+    return ratio if math.isfinite(ratio) else None
 
 
 def _compare_shapes(name: str, first: Checkpoint, second: Checkpoint) -> TensorDifference:

@@ -58,7 +58,7 @@ def measure(tensor: Tensor) -> Measures:
     finite = nan = inf = zeros = 0
     shift = total = shifted_squares = squares = 0.0
     low, high = math.inf, -math.inf
-    for piece in _pieces(tensor):
+    for piece in pieces(tensor):
         kept = piece
         if not math.isfinite(float(piece.sum())):
             nan += int(piece.isnan().sum())
@@ -88,7 +88,7 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _pieces(tensor: Tensor) -> Iterator[Tensor]:
+def pieces(tensor: Tensor) -> Iterator[Tensor]:
     """Yield the elements in float64, some at a time."""
     flat = tensor.reshape(-1)
     for begin in range(0, flat.numel(), PIECE):

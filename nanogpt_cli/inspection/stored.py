@@ -63,7 +63,7 @@ def list_others(contents: Contents, key: str | None) -> list[StoredTensor]:
     """
     root: object = contents.root
     if isinstance(root, Record):
-        root = root.state
+        root = root.fields
     if key is not None and isinstance(root, dict):
         inside = key == ""
         root = {
