@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import torch  # noqa: TID253
-from torch import Tensor  # noqa: TID253
-from torch.nn import functional as F  # noqa: TID253
+import torch
+from torch import Tensor
+from torch.nn import functional as F
 
 from nanogpt_cli.checkpoints.architecture import HEAD, WPE, WTE, Architecture
 from nanogpt_cli.checkpoints.loading import read_weight

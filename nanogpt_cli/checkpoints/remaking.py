@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-import torch  # noqa: TID253
-from torch import Tensor  # noqa: TID253
+import torch
+from torch import Tensor
 
 from nanogpt_cli.checkpoints.contents import TensorInfo
 from nanogpt_cli.checkpoints.tensors import TensorReader
