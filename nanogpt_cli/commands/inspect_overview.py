@@ -76,7 +76,7 @@ def _title(report: OverviewReport) -> Text:
 def _config(report: OverviewReport) -> Table:
     table = make_table("config", "", remark="from")
     for name, field in report.config.items():
-        add_row(table, name, _value(field), _source(field, report))
+        add_row(table, name, _value(field), _source(field))
     return table
 
 
@@ -88,10 +88,9 @@ def _value(field: ConfigValue) -> str:
     return format_count(field.value) if isinstance(field.value, int) else str(field.value)
 
 
-def _source(field: ConfigValue, report: OverviewReport) -> str:
-    if field.source == "file":
-        return "config.json" if report.format == "huggingface" else "the file"
+def _source(field: ConfigValue) -> str:
     sources = {
+        "file": "the file",
         "shapes": "the tensors' shapes",
         "flag": "a flag",
         "assumed": "assumed: the file does not say",

@@ -12,6 +12,7 @@ from typing import ClassVar
 from nanogpt_cli.accounting.parameters import ParameterCounts, count_parameters
 from nanogpt_cli.checkpoints import Checkpoint, TensorInfo
 from nanogpt_cli.checkpoints.architecture import WTE
+from nanogpt_cli.checkpoints.hf_config import CONFIG_NAME
 from nanogpt_cli.checkpoints.raw import read_bytes
 from nanogpt_cli.inspection.formats import tell_age
 from nanogpt_cli.inspection.stored import ByteCount, StoredTensor, count_bytes, list_stored
@@ -44,7 +45,7 @@ class ConfigValue:
 
     Args:
         value: None where nothing says it.
-        source: "file", "shapes", "flag", "assumed" or "unknown".
+        source: "file", "config.json", "shapes", "flag", "assumed" or "unknown".
     """
 
     value: int | float | str | bool | None
@@ -168,6 +169,8 @@ def _config(checkpoint: Checkpoint) -> dict[str, ConfigValue]:
         source = architecture.sources.get(name)
         if source is None:  # only dropout, which no shape shows
             source = "file" if name in stated else "assumed"
+        if source == "file" and checkpoint.contents.hf_config is not None:
+            source = CONFIG_NAME
         value = getattr(architecture.config, name)
         values[name] = ConfigValue(None if source == "unknown" else value, source)
     return values
