@@ -154,7 +154,7 @@ def _json(start: str, size: int) -> tuple[str, str | None]:
 
 def _pickle(path: Path, head: bytes) -> tuple[str, str | None] | None:
     """Say what a plain pickle of protocol 2 or later holds, or None where a file is none."""
-    if head[:1] != b"\x80" or not 2 <= head[1] <= 5 or len(head) < 3:
+    if len(head) < 3 or head[:1] != b"\x80" or not 2 <= head[1] <= 5:
         return None
     with map_file(path) as data:
         try:

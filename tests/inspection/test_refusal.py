@@ -145,6 +145,7 @@ def test_a_folder_lists_its_files(tmp_path: Path) -> None:
         (b"\x1f\x8b\x08\0", "compressed with gzip"),
         (b"\x80\x02}q\0.", "a plain pickle of a dict"),
         (b"\0\x12\x34\xff\xfe", "neither a zip archive nor a pickle"),
+        (b"\x80", "neither a zip archive nor a pickle (1 bytes"),
     ],
 )
 def test_impostors(tmp_path: Path, content: bytes, said: str) -> None:
