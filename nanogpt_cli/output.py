@@ -93,7 +93,7 @@ def emit(report: R, as_json: bool, render: Callable[[R], RenderableType | str]) 
     console = _console_for(drawn)
     with _writing(), console.capture() as capture:
         console.print(drawn)
-    write_text(capture.get())
+    _write(capture.get())
 
 
 def to_json(report: Report) -> str:
@@ -137,10 +137,14 @@ def write_text(text: str) -> None:
 
     On a terminal, control characters are shown instead of obeyed: a model may emit any.
     """
+    if sys.stdout.isatty():
+        text = re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", lambda found: visible(found[0]), text)
+    _write(text)
+
+
+def _write(text: str) -> None:
     text = re.sub("[\ud800-\udfff]", "\ufffd", text)
     stream = sys.stdout
-    if stream.isatty():
-        text = re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", lambda found: visible(found[0]), text)
     with _writing():
         buffer = getattr(stream, "buffer", None)
         if buffer is None or (stream.encoding or "").lower().replace("-", "") != "utf8":

@@ -28,7 +28,7 @@ def render_stats(report: StatsReport) -> RenderableType:
         figures = (measures.mean, measures.std, measures.min, measures.max, measures.norm)
         mean, std, low, high, norm = map(_number, figures)
         cells = (mean, std, ratio, low, high, norm, format_count(measures.zeros))
-        add_row(table, each.name, *cells, _remark(each))
+        add_row(table, each.name.removeprefix("transformer."), *cells, _remark(each))
     return stack([Text(visible(report.path), style="bold"), table, _closing(report)])
 
 
@@ -77,4 +77,4 @@ def _remark(each: TensorFigures) -> str:
 
 
 def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.4g}"
+    return "" if value is None else f"{value:.3g}"

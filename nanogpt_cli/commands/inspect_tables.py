@@ -31,11 +31,11 @@ def draw_table() -> Table:
 def make_table(title: str, *columns: str, remark: str | None = "") -> Table:
     """Return a table of a label, right-aligned numbers, and a column of remarks unless None."""
     table = draw_table()
-    table.add_column(title, no_wrap=True)
+    table.add_column(title, overflow="fold")  # names give way before numbers do
     for column in columns:
         table.add_column(column, justify="right", no_wrap=True)
     if remark is not None:
-        table.add_column(remark)
+        table.add_column(remark, overflow="fold")
     return table
 
 
@@ -60,7 +60,7 @@ def draw_globals(title: str, uses: Sequence[GlobalUse]) -> Table:
     """Return what a pickle refers to, the refused first."""
     order = {"refused": 0, "inert": 1, "known": 2}
     table = draw_table()
-    table.add_column(Text(visible(title)), no_wrap=True)
+    table.add_column(Text(visible(title)), overflow="fold")
     table.add_column("", no_wrap=True)
     table.add_column("at byte", justify="right", no_wrap=True)
     ranked = sorted(uses, key=lambda use: order.get(use.verdict, 3))

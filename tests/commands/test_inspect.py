@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
+import os
+import re
+import struct
 import subprocess
 import sys
+import termios
 from pathlib import Path
 from typing import Any
 
@@ -246,3 +252,36 @@ def test_a_file_from_the_old_format(nanogpt: Run, zoo: Path) -> None:
     assert outcome.code == 0
     assert "torch legacy file, as torch before 1.6 writes it" in outcome.out
     assert "causal masks 4 2,097,160" in "\n".join(lines(outcome))
+
+
+def on_a_terminal(width: int, *args: object) -> str:
+    """Return what a terminal of that width is sent."""
+    leader, follower = os.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
+    words = [sys.executable, "-m", "nanogpt_cli", "inspect", *map(str, args)]
+    with subprocess.Popen(
+        words, stdout=follower, stderr=subprocess.DEVNULL, env={**os.environ, "TERM": "xterm"}
+    ) as process:
+        os.close(follower)
+        sent = b""
+        with contextlib.suppress(OSError):  # how the end of a terminal is told
+            while chunk := os.read(leader, 65536):
+                sent += chunk
+        assert process.wait() == 0
+    os.close(leader)
+    return sent.decode()
+
+
+def test_a_terminal_gets_bold_and_lines_that_fit(trained: Path) -> None:
+    for args in ((), ("--tensors",), ("--stats",), ("--check",)):
+        sent = on_a_terminal(80, trained, *args)
+        assert "\x1b[1m" in sent
+        assert "\\x1b" not in sent
+        shown = re.sub("\x1b\\[[0-9;]*m", "", sent).splitlines()
+        assert max(map(len, shown)) <= 80
+
+
+def test_numbers_are_whole_in_a_narrow_terminal(trained: Path) -> None:
+    sent = on_a_terminal(70, trained, "--tensors")
+    assert "6,912" in sent
+    assert "…" not in sent
