@@ -25,8 +25,9 @@ def render_stats(report: StatsReport) -> RenderableType:
     for each in report.tensors:
         measures = each.measures
         ratio = "" if each.std_over_init is None else f"{each.std_over_init:.3f}"
-        figures = (measures.mean, measures.std, measures.min, measures.max, measures.norm)
-        mean, std, low, high, norm = map(_number, figures)
+        mean = "" if measures.mean is None else f"{measures.mean:.2g}"
+        figures = (measures.std, measures.min, measures.max, measures.norm)
+        std, low, high, norm = map(_number, figures)
         cells = (mean, std, ratio, low, high, norm, format_count(measures.zeros))
         add_row(table, each.name.removeprefix("transformer."), *cells, _remark(each))
     return stack([Text(visible(report.path), style="bold"), table, _closing(report)])
