@@ -140,8 +140,10 @@ def _training(training: TrainingReport) -> list[Table]:
     if training.iter_num is not None:
         planned = f"of {training.max_iters:,}" if training.max_iters is not None else ""
         add_row(table, "iter_num", format_count(training.iter_num), planned)
-    if training.tokens_per_step is not None:
-        add_row(table, "tokens a step", format_count(training.tokens_per_step), _STEP)
+    if training.tokens_per_step is not None and training.step_factors is not None:
+        factors = " x ".join(map(format_count, training.step_factors))
+        count = format_count(training.tokens_per_step)
+        add_row(table, "tokens a step", count, f"{factors}: {_STEP}")
     if training.tokens_seen is not None:
         add_row(table, "tokens seen", format_count(training.tokens_seen), training.assumed)
     if training.schedule is not None:

@@ -76,7 +76,8 @@ class TrainingReport:
     Args:
         iter_num: steps taken.
         max_iters: steps planned.
-        tokens_per_step: batch_size x gradient_accumulation_steps x block_size.
+        step_factors: batch_size, gradient_accumulation_steps and block_size, as the file has them.
+        tokens_per_step: their product.
         tokens_seen: tokens_per_step x iter_num.
         assumed: what the token counts rest on; "" where there are none.
         loss: the stored loss.
@@ -87,6 +88,7 @@ class TrainingReport:
 
     iter_num: int | None
     max_iters: int | None
+    step_factors: tuple[int, int, int] | None
     tokens_per_step: int | None
     tokens_seen: int | None
     assumed: str
@@ -102,13 +104,15 @@ def report_training(checkpoint: Checkpoint) -> TrainingReport:
     Source: nanoGPT's train.py.
     """
     config = checkpoint.train_config
-    per_step = _tokens_per_step(config)
+    factors = _step_factors(config)
+    per_step = None if factors is None else math.prod(factors)
     iter_num = checkpoint.iter_num
     known = per_step is not None and iter_num is not None and iter_num >= 0
     init_from = _text(config, "init_from")
     return TrainingReport(
         iter_num=iter_num,
         max_iters=_integer(config, "max_iters"),
+        step_factors=factors,
         tokens_per_step=per_step,
         tokens_seen=per_step * iter_num if known and per_step and iter_num is not None else None,
         assumed=_assumptions(init_from) if known else "",
@@ -119,13 +123,13 @@ def report_training(checkpoint: Checkpoint) -> TrainingReport:
     )
 
 
-def _tokens_per_step(config: Mapping[str, object]) -> int | None:
-    """Return tokens a step: every sequence is block_size long, whatever the model could take."""
+def _step_factors(config: Mapping[str, object]) -> tuple[int, int, int] | None:
+    """Return what makes the tokens of a step: every sequence is block_size long."""
     batch, block = _integer(config, "batch_size"), _integer(config, "block_size")
     steps = _integer(config, "gradient_accumulation_steps")
     if batch is None or block is None or steps is None or min(batch, block, steps) < 1:
         return None
-    return batch * steps * block
+    return batch, steps, block
 
 
 def _assumptions(init_from: str | None) -> str:

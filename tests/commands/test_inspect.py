@@ -70,7 +70,7 @@ def test_the_whole_view(nanogpt: Run, trained: Path) -> None:
         "head storage tied: head and wte are one storage",
         f"tokenizer char 65 ids, fits: {trained.parent / 'meta.pkl'}",
         "iter_num 3 of 100",
-        "tokens a step 320 batch_size x gradient_accumulation_steps x block_size",
+        "tokens a step 320 4 x 5 x 16: batch_size x gradient_accumulation_steps x block_size",
         "best_val_loss 2.5000 the last, maybe not the best: always_save_checkpoint was on, so "
         "every evaluation replaced the file and its loss, better or not",
         "ln(vocab_size) 4.1744 what guessing gives",

@@ -40,6 +40,7 @@ def train_py_rate(it: int, config: dict[str, Any]) -> float:
 
 def test_tokens_are_batch_times_accumulation_times_block(tmp_path: Path) -> None:
     found = report(tmp_path, iter_num=7, config=settings())
+    assert found.step_factors == (4, 5, 16)
     assert (found.tokens_per_step, found.tokens_seen) == (4 * 5 * 16, 7 * 4 * 5 * 16)
     assert "all GPUs together" in found.assumed
 
