@@ -15,7 +15,7 @@ from nanogpt_cli.checkpoints.architecture import WTE
 from nanogpt_cli.checkpoints.hf_config import CONFIG_NAME
 from nanogpt_cli.checkpoints.raw import read_bytes
 from nanogpt_cli.inspection.formats import tell_age
-from nanogpt_cli.inspection.stored import ByteCount, StoredTensor, count_bytes, list_stored
+from nanogpt_cli.inspection.stored import ByteCount, count_bytes, list_stored
 from nanogpt_cli.inspection.tokenizer import TokenizerReport, report_tokenizer
 from nanogpt_cli.inspection.training import TrainingReport, report_training
 from nanogpt_cli.pickles import GlobalUse
@@ -208,8 +208,3 @@ def _dtypes(infos: Iterable[TensorInfo]) -> tuple[DtypeCount, ...]:
         counts.setdefault(info.dtype, []).append(info.numel)
     rows = (DtypeCount(dtype, len(sizes), sum(sizes)) for dtype, sizes in counts.items())
     return tuple(sorted(rows, key=lambda row: -row.tensors))
-
-
-def is_weight(tensor: StoredTensor) -> bool:
-    """Return whether a stored tensor is a parameter of the model."""
-    return tensor.section == "weights"

@@ -18,6 +18,7 @@ import pytest
 import torch
 from conftest import Outcome, Run
 from model_files import build, envelope, save_meta, save_nanogpt
+from safetensors.torch import save_file
 from training_files import save_trained
 
 HOSTILE_NAME = "evil[/b]\x1b[31m\u202e\nname[bold]"
@@ -285,3 +286,67 @@ def test_numbers_are_whole_in_a_narrow_terminal(trained: Path) -> None:
     sent = on_a_terminal(70, trained, "--tensors")
     assert "6,912" in sent
     assert "…" not in sent
+
+
+def training_lines(nanogpt: Run, folder: Path, **extra: Any) -> list[str]:
+    return lines(nanogpt("inspect", save_nanogpt(folder / "ckpt.pt", build(), **extra)))
+
+
+def test_curves_and_losses_in_words(nanogpt: Run, tmp_path: Path) -> None:
+    constant = {"learning_rate": 0.5, "decay_lr": False}
+    shown = training_lines(nanogpt, tmp_path, config=constant, best_val_loss=9.0)
+    assert "learning rate 0.5 constant: decay_lr was off" in shown
+    (loss,) = (line for line in shown if line.startswith("best_val_loss"))
+    assert loss == (
+        "best_val_loss 9.0000 WORSE THAN GUESSING; best or last: "
+        "the file does not say whether always_save_checkpoint was on"
+    )
+
+
+def test_the_optimizers_rate_is_told_where_it_differs(nanogpt: Run, tmp_path: Path) -> None:
+    path = save_trained(tmp_path / "ckpt.pt", rate=0.5)
+    (line,) = (each for each in lines(nanogpt("inspect", path)) if each.startswith("learning"))
+    assert line.endswith("; the optimizer itself says 0.5")
+    assert "warmup, 30.0 % through: 0.001 after 10 iterations, 0.0001 from 100 on" in line
+
+
+def test_a_folder_of_shards(nanogpt: Run, tmp_path: Path) -> None:
+    state = {name: tensor.clone() for name, tensor in build().state_dict().items()}
+    del state["lm_head.weight"]
+    names = list(state)
+    shards = {"model-1.safetensors": names[:9], "model-2.safetensors": names[9:]}
+    for shard, keys in shards.items():
+        save_file({key: state[key] for key in keys}, tmp_path / shard, {"format": "pt"})
+    places = {key: shard for shard, keys in shards.items() for key in keys}
+    index = {"weight_map": places}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    sizes = {"n_layer": 2, "n_head": 3, "n_embd": 24, "n_positions": 16, "vocab_size": 65}
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2", **sizes}))
+    outcome = nanogpt("inspect", tmp_path)
+    assert outcome.code == 0
+    total = sum((tmp_path / shard).stat().st_size for shard in shards)
+    assert f"({total:,} bytes), 2 files" in lines(outcome)[1]
+    assert "n_embd 24 config.json" in lines(outcome)
+    found = report(nanogpt, tmp_path)
+    assert found["stored"]["file_bytes"] == total
+    assert [Path(each["path"]).name for each in found["files"]] == sorted(shards)
+
+
+def test_a_large_untied_head_is_left_to_stats(nanogpt: Run, tmp_path: Path) -> None:
+    model = build(vocab_size=90_000)
+    state = dict(model.state_dict())
+    state["lm_head.weight"] = state["transformer.wte.weight"] + 0.5
+    path = tmp_path / "ckpt.pt"
+    torch.save({**envelope(model), "model": state}, path)
+    shown = "\n".join(lines(nanogpt("inspect", path)))
+    assert "head untied untied: head and wte differ; --stats measures by how much" in shown
+    assert "head - wte 0.5" in "\n".join(lines(nanogpt("inspect", path, "--stats")))
+
+
+def test_slices_that_drag_their_storage_along(nanogpt: Run, tmp_path: Path) -> None:
+    state = dict(build().state_dict())
+    state["transformer.wpe.weight"] = torch.zeros(160, 24)[:16]
+    torch.save({**envelope(build()), "model": state}, tmp_path / "ckpt.pt")
+    shown = "\n".join(lines(nanogpt("inspect", tmp_path / "ckpt.pt")))
+    assert "unused 13,824 " in shown
+    assert "in storages beyond their tensors: saved slices" in shown
