@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from nanogpt_cli import options, output
+from nanogpt_cli.commands.sample import name_checkpoint
 from nanogpt_cli.errors import CheckpointError, NanoGPTError, TokenizerError, UsageError
 
 if TYPE_CHECKING:
@@ -143,12 +144,7 @@ def note_without_effect(listing: Listing, *, tree: bool, tensors: bool, stats: b
 
 def tell(checkpoint: Checkpoint) -> None:
     """Say on stderr which file is inspected, how far it was trained, and what to know of it."""
-    facts = [str(checkpoint.located.path)]
-    if checkpoint.iter_num is not None:
-        facts.append(f"iter_num {checkpoint.iter_num}")
-    if checkpoint.best_val_loss is not None:
-        facts.append(f"best_val_loss {checkpoint.best_val_loss:.4f}")
-    output.note("inspecting " + ", ".join(facts))
+    output.note(f"inspecting {name_checkpoint(checkpoint)}")
     for message in checkpoint.notes:
         output.note(message)
 
