@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nanogpt_cli.checkpoints.architecture import HEAD, WPE, WTE, Architecture
+from nanogpt_cli.checkpoints.architecture import Architecture
 from nanogpt_cli.checkpoints.loading import read_weight
+from nanogpt_cli.checkpoints.stored_names import HEAD, WPE, WTE
 from nanogpt_cli.checkpoints.tensors import TensorReader
 from nanogpt_cli.model import Block
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from nanogpt_cli.checkpoints import Architecture, Checkpoint, TensorInfo
-from nanogpt_cli.checkpoints.architecture import HEAD, WTE, parameter_shapes
+from nanogpt_cli.checkpoints.architecture import parameter_shapes
+from nanogpt_cli.checkpoints.stored_names import HEAD, WTE
 from nanogpt_cli.config import GPTConfig
 
 MOMENTS = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 import torch
 
 from nanogpt_cli.checkpoints import Checkpoint, TensorInfo
-from nanogpt_cli.checkpoints.architecture import HEAD, WTE, Weight
+from nanogpt_cli.checkpoints.architecture import Weight
 from nanogpt_cli.checkpoints.hf_config import gpt2_settings
 from nanogpt_cli.checkpoints.loading import read_weight
+from nanogpt_cli.checkpoints.stored_names import HEAD, WTE
 from nanogpt_cli.checkpoints.tensors import TensorReader
 from nanogpt_cli.config import GPTConfig
 from nanogpt_cli.inspection.checks import FAULT, OK, WARN, Check

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nanogpt_cli.checkpoints import Architecture, Checkpoint, TensorInfo
-from nanogpt_cli.checkpoints.architecture import WPE, WTE
 from nanogpt_cli.checkpoints.raw import read_scalar
+from nanogpt_cli.checkpoints.stored_names import WPE, WTE
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 

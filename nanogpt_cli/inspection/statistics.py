@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from nanogpt_cli.checkpoints import Checkpoint, TensorInfo
-from nanogpt_cli.checkpoints.architecture import HEAD, WPE, WTE
 from nanogpt_cli.checkpoints.loading import read_weight
+from nanogpt_cli.checkpoints.stored_names import HEAD, WPE, WTE
 from nanogpt_cli.checkpoints.tensors import TensorReader
 from nanogpt_cli.inspection.fingerprints import fingerprint
 from nanogpt_cli.inspection.listing import TensorRow, select

@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from nanogpt_cli.checkpoints.architecture import (
-    HEAD,
-    WPE,
-    WTE,
-    Architecture,
-    canonical_name,
-    strip_prefixes,
-)
+from nanogpt_cli.checkpoints.architecture import Architecture
 from nanogpt_cli.checkpoints.contents import TensorInfo
 from nanogpt_cli.checkpoints.records import (
     entries_of,
@@ -22,6 +15,7 @@ from nanogpt_cli.checkpoints.records import (
     with_tensor,
 )
 from nanogpt_cli.checkpoints.remaking import CastLoss, remake
+from nanogpt_cli.checkpoints.stored_names import HEAD, WPE, WTE, canonical_name, strip_prefixes
 from nanogpt_cli.checkpoints.writing import Stored
 from nanogpt_cli.pickles import Record
 from nanogpt_cli.surgery.report import MASKS, OTHER, POSITIONS, SECOND_HEAD, WEIGHTS, Cut, Ledger

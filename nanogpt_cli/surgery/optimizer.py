@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from nanogpt_cli.checkpoints.architecture import WPE, canonical_name
 from nanogpt_cli.checkpoints.contents import TensorInfo
 from nanogpt_cli.checkpoints.records import entries_of, tensor_of, with_entries, with_tensor
 from nanogpt_cli.checkpoints.remaking import remake
+from nanogpt_cli.checkpoints.stored_names import WPE, canonical_name
 from nanogpt_cli.checkpoints.torch_write import tensors_in
 from nanogpt_cli.checkpoints.writing import Stored
 from nanogpt_cli.errors import CheckpointError

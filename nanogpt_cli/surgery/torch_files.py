@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nanogpt_cli.checkpoints.architecture import WPE, canonical_name
 from nanogpt_cli.checkpoints.contents import Contents
 from nanogpt_cli.checkpoints.envelope import CONFIG_KEYS
 from nanogpt_cli.checkpoints.records import entries_of, with_all_entries
+from nanogpt_cli.checkpoints.stored_names import WPE, canonical_name
 from nanogpt_cli.checkpoints.torch_legacy import TorchLegacy
 from nanogpt_cli.checkpoints.torch_reread import reread
 from nanogpt_cli.checkpoints.torch_write import plan_torch, tensors_in
