@@ -10,6 +10,9 @@ from nanogpt_cli.errors import UsageError
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
+MOST_THREADS = 1024
+"""With many thousands the OpenMP library ends the process."""
+
 BFLOAT16_CAPABILITY = (8, 0)
 """Ampere: older CUDA cards only emulate bfloat16, slowly."""
 
@@ -87,10 +90,13 @@ def use_threads(threads: int | None) -> None:
     """Compute with so many CPU threads; None leaves torch's own choice, the physical cores.
 
     Raises:
-        UsageError: fewer than one.
+        UsageError: fewer than one, or more than any machine's worth.
     """
     if threads is None:
         return
-    if threads < 1:
-        raise UsageError(f"--threads {threads}: it must be at least 1")
+    if not 1 <= threads <= MOST_THREADS:
+        raise UsageError(
+            f"--threads {threads}: it must be 1 to {MOST_THREADS}",
+            hint="leave it out for as many as there are physical cores",
+        )
     torch.set_num_threads(threads)

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 CACHE_BUDGET_BYTES = 2 << 30
-"""More samples than fit their caches into this are made in several batches."""
+"""More samples than fit into this, cache and draw, are made in several batches."""
+
+DRAW_BYTES = 32
+"""What a draw takes for each id of the vocabulary: logits, their filtered copies, their sums."""
 
 
 @dataclass(frozen=True)
@@ -206,7 +209,8 @@ def _attend(attn: CausalSelfAttention, x: Tensor, cache: KVCache, layer: int) ->
 def _batch_limit(model: GPT, positions: int) -> int:
     capacity = min(positions, model.config.block_size)
     itemsize = model.lm_head.weight.element_size()
-    return max(1, CACHE_BUDGET_BYTES // bytes_per_sequence(model.config, capacity, itemsize))
+    needed = bytes_per_sequence(model.config, capacity, itemsize)
+    return max(1, CACHE_BUDGET_BYTES // (needed + DRAW_BYTES * model.config.vocab_size))
 
 
 def check_finite(model: GPT, logits: Tensor, window: Tensor, step: int) -> None:

@@ -13,7 +13,7 @@ import torch
 
 from nanogpt_cli.checkpoints import Checkpoint
 from nanogpt_cli.checkpoints.loading import fill_weights, require_n_head
-from nanogpt_cli.errors import UsageError
+from nanogpt_cli.errors import NanoGPTError, UsageError
 from nanogpt_cli.generation.engine import NewToken, check_finite, check_ids
 from nanogpt_cli.model import GPT
 
@@ -89,7 +89,12 @@ def _explain_bad_logits(model: GPT, idx: torch.Tensor, step: int) -> Iterator[No
     """Turn torch's refusal to draw from NaN into the engine's error, which names the tensor."""
     try:
         yield
-    except RuntimeError:
+    except RuntimeError as error:
         window = idx[:, -model.config.block_size :]
         check_finite(model, model(window)[0][:, -1], window, step)
-        raise
+        if "probability tensor" not in str(error):
+            raise
+        raise NanoGPTError(
+            f"the odds at step {step} are no numbers: the temperature is too small for this loop",
+            hint="--temperature 0 is greedy; without --rng nanogpt any temperature will do",
+        ) from error

@@ -21,7 +21,7 @@ from nanogpt_cli.generation.stops import cut_at_stops
 from nanogpt_cli.generation.text import Piece, in_order, stream_text
 from nanogpt_cli.model import GPT
 from nanogpt_cli.sampling import DEFAULTS
-from nanogpt_cli.sampling.draws import Draws
+from nanogpt_cli.sampling.draws import SampleDraws
 from nanogpt_cli.sampling.sampler import Sampler
 from nanogpt_cli.tokenizers.base import Tokenizer
 from nanogpt_cli.tokenizers.search import find_tokenizer
@@ -146,7 +146,7 @@ class Session:
         return generate_ids(
             self.load(),
             prompt.ids,
-            [Draws(settings.seed, prompt.ids, index) for index in range(settings.num_samples)],
+            SampleDraws(settings.seed, prompt.ids, range(settings.num_samples)),
             sampler,
             max_new_tokens=settings.max_new_tokens,
             end_of_text=None if settings.ignore_eos else self.tokenizer.end_of_text,

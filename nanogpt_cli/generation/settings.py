@@ -11,6 +11,7 @@ from nanogpt_cli.errors import UsageError
 from nanogpt_cli.sampling import DEFAULTS, Filter, build_filters
 
 RNGS = ("per-sample", "nanogpt")
+MOST_SAMPLES = 1_000_000_000
 NANOGPTS_FILTERS = {"temperature", "top_k"}
 """All that sample.py has."""
 
@@ -44,8 +45,11 @@ class SampleSettings:
     logprobs: int | None = None
 
     def __post_init__(self) -> None:
-        if self.num_samples < 1:
-            raise UsageError(f"--num-samples {self.num_samples}: it must be at least 1")
+        if not 1 <= self.num_samples <= MOST_SAMPLES:
+            raise UsageError(
+                f"--num-samples {self.num_samples}: it must be 1 to {MOST_SAMPLES:,}",
+                hint="leave it out for one",
+            )
         if self.max_new_tokens < 0:
             raise UsageError(
                 f"--max-new-tokens {self.max_new_tokens}: it must be at least 0",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 import torch
 
@@ -41,6 +41,32 @@ class Draws:
             self._block = (block, stream.digest(8 * BLOCK_STEPS))
         (word,) = struct.unpack_from("<Q", self._block[1], 8 * place)
         return float(word >> 11) * 2.0**-53
+
+
+class SampleDraws(Sequence[Draws]):
+    """The streams of a prompt's samples by number, each made when it is asked for.
+
+    Args:
+        seed: any integer.
+        prompt: the prompt's ids.
+        numbers: of the samples.
+    """
+
+    def __init__(self, seed: int, prompt: Sequence[int], numbers: range) -> None:
+        self._seed, self._prompt, self._numbers = seed, prompt, numbers
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, at: int) -> Draws: ...
+    @overload
+    def __getitem__(self, at: slice) -> SampleDraws: ...
+    def __getitem__(self, at: int | slice) -> Draws | SampleDraws:
+        numbers = self._numbers[at]
+        if isinstance(numbers, range):
+            return SampleDraws(self._seed, self._prompt, numbers)
+        return Draws(self._seed, self._prompt, numbers)
 
 
 def draw(logits: Tensor, uniforms: Sequence[float]) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -10,6 +9,10 @@ from nanogpt_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+LEAST, MOST = 1e-30, 1e30
+"""Beyond these a penalised logit leaves float32."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +33,12 @@ class RepetitionPenalty:
     repetition_penalty: float
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.repetition_penalty) and self.repetition_penalty > 0):
+        if not LEAST <= self.repetition_penalty <= MOST:
+            within = (
+                "be above 0" if self.repetition_penalty <= 0 else f"lie in {LEAST:g} to {MOST:g}"
+            )
             raise UsageError(
-                f"--repetition-penalty {self.repetition_penalty:g}: it must be above 0",
+                f"--repetition-penalty {self.repetition_penalty:g}: it must {within}",
                 hint="1 is off, 1.2 is a usual choice",
             )
 

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+LEAST = 2.0**-126
+"""What float32 can divide by; below it the likeliest ids alone have any odds anyway."""
+
+
 @dataclass(frozen=True)
 class Temperature:
     """Divide the logits: below 1 sharpens, 1 changes nothing, above 1 flattens.
@@ -44,4 +48,4 @@ class Temperature:
         if self.temperature == 0:
             return logits
         # Shifted first, so that a temperature near zero cannot overflow.
-        return (logits - logits.amax(dim=-1, keepdim=True)) / self.temperature
+        return (logits - logits.amax(dim=-1, keepdim=True)) / max(self.temperature, LEAST)

@@ -388,7 +388,8 @@ def test_logprobs_are_of_the_models_raw_distribution(nanogpt: Run, letters: Path
         (["-t", "nan"], 2, "--temperature nan: it must be a number of at least 0"),
         (["-k", -1], 2, "--top-k -1: it must be at least 0"),
         (["-m", -1], 2, "--max-new-tokens -1: it must be at least 0"),
-        (["-n", 0], 2, "--num-samples 0: it must be at least 1"),
+        (["-n", 0], 2, "--num-samples 0: it must be 1 to 1,000,000,000"),
+        (["-n", 10**30], 2, f"--num-samples {10**30}: it must be 1 to 1,000,000,000"),
         (["--top-p", 0], 2, "--top-p 0: it must be above 0 and at most 1"),
         (["--min-p", 2], 2, "--min-p 2: it must lie in 0 to 1"),
         (["--repetition-penalty", 0], 2, "--repetition-penalty 0: it must be above 0"),
@@ -396,11 +397,12 @@ def test_logprobs_are_of_the_models_raw_distribution(nanogpt: Run, letters: Path
         (["--logprobs", 3], 2, "--logprobs are printed in JSON alone"),
         (["--logprobs", -1, "--json"], 2, "--logprobs -1: it must be at least 0"),
         (["--logprobs", 1, "--json", "--rng", "nanogpt"], 2, "--rng nanogpt is sample.py's own"),
-        (["--threads", 0], 2, "--threads 0: it must be at least 1"),
+        (["--threads", 0], 2, "--threads 0: it must be 1 to 1024"),
         (["--device", "gpu"], 2, "unknown device 'gpu'"),
         (["--device", "mps"], 2, "--device mps: no Metal device is available"),
         (["--n-head", 4], 2, "--n-head 4 contradicts the file, which says n_head 3"),
         (["--rng", "nanogpt", "--seed", 2**70], 2, "does not fit into torch's 64 bits"),
+        (["--rng", "nanogpt", "-t", 1e-50], 1, "the odds at step 0 are no numbers"),
     ],
 )
 def test_what_cannot_be_is_one_error(

@@ -102,12 +102,17 @@ def test_a_card_that_is_not_there_is_counted(monkeypatch: pytest.MonkeyPatch) ->
     )
 
 
-def test_threads_are_at_least_one() -> None:
+def test_threads_are_used() -> None:
     before = torch.get_num_threads()
     try:
         use_threads(1)
         assert torch.get_num_threads() == 1
-        with pytest.raises(UsageError, match="--threads 0: it must be at least 1"):
-            use_threads(0)
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("threads", [0, -1, 1025, 10**6, 2**64])
+def test_threads_that_no_machine_has_are_refused(threads: int) -> None:
+    with pytest.raises(UsageError) as caught:
+        use_threads(threads)
+    assert caught.value.message == f"--threads {threads}: it must be 1 to 1024"

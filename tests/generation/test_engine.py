@@ -111,6 +111,19 @@ def test_samples_beyond_the_cache_budget_are_the_same(monkeypatch: pytest.Monkey
     assert run(model, [3, 1], sampler, 5, 20) == at_once
 
 
+def test_a_large_vocabulary_makes_batches_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What many samples cost is their logits, where the model is small beside its vocabulary."""
+    rows: list[int] = []
+
+    def watched(logits: torch.Tensor, uniforms: list[float], _seen: torch.Tensor) -> torch.Tensor:
+        rows.append(len(uniforms))
+        return logits.argmax(dim=-1)
+
+    monkeypatch.setattr("nanogpt_cli.generation.engine.CACHE_BUDGET_BYTES", 400_000)
+    run(build(vocab_size=5000), [3], watched, 5, 1)  # type: ignore[arg-type]
+    assert rows == [2, 2, 1]
+
+
 def test_top_k_of_one_is_greedy() -> None:
     model = build()
     assert run(model, [3], Sampler(build_filters({"top_k": 1})), 1, 40) == run(

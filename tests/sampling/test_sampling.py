@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from nanogpt_cli.errors import UsageError
 from nanogpt_cli.sampling import DEFAULTS, PIPELINE, Filter, build_filters
-from nanogpt_cli.sampling.draws import Draws, draw
+from nanogpt_cli.sampling.draws import Draws, SampleDraws, draw
 from nanogpt_cli.sampling.min_p import MinP
 from nanogpt_cli.sampling.repetition_penalty import RepetitionPenalty
 from nanogpt_cli.sampling.sampler import Sampler
@@ -83,13 +83,27 @@ def test_filters_come_in_pipeline_order_whatever_the_mappings_order() -> None:
         ("min_p", 1.5, "--min-p 1.5: it must lie in 0 to 1"),
         ("repetition_penalty", 0, "--repetition-penalty 0: it must be above 0"),
         ("repetition_penalty", -1, "--repetition-penalty -1: it must be above 0"),
-        ("repetition_penalty", INF, "--repetition-penalty inf: it must be above 0"),
+        ("repetition_penalty", INF, "--repetition-penalty inf: it must lie in 1e-30 to 1e+30"),
+        ("repetition_penalty", 1e-31, "--repetition-penalty 1e-31: it must lie in 1e-30 to 1e+30"),
     ],
 )
 def test_a_value_out_of_range_is_refused(option: str, value: float, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         build_filters({option: value})
     assert (caught.value.message, caught.value.exit_code) == (message, 2)
+
+
+@pytest.mark.parametrize("value", [1e-38, 1e-45, 1e-50, 5e-324])
+def test_a_temperature_too_small_for_float32_is_as_good_as_greedy(value: float) -> None:
+    logits = torch.tensor([[1.0, 4.0, -INF, 4.0, 3.9999]])
+    filtered = Temperature(value)(logits, unseen(logits))
+    assert filtered.softmax(dim=-1).tolist() == [[0.0, 0.5, 0.0, 0.5, 0.0]]
+
+
+@pytest.mark.parametrize("value", [1e-30, 1e30])
+def test_the_strongest_penalties_leave_numbers(value: float) -> None:
+    logits = torch.tensor([[50.0, -50.0, 0.0, 1.0]])
+    assert RepetitionPenalty(value)(logits, torch.ones_like(logits).bool()).isfinite().all()
 
 
 def test_temperature_divides_differences() -> None:
@@ -237,6 +251,16 @@ def test_uniforms_depend_on_seed_prompt_number_and_step_alone() -> None:
     assert all(other != stream() for other in others)
     assert all(0 <= u < 1 for u in stream())
     assert len(set(stream())) == 4
+
+
+def test_streams_of_many_samples_are_made_when_asked_for() -> None:
+    streams = SampleDraws(1, (1, 2), range(10**12))
+    assert len(streams) == 10**12
+    picked = streams[10**11], streams[5:][2], *streams[7:9]
+    numbers = [10**11, 7, 7, 8]
+    assert [stream.uniform(3) for stream in picked] == [
+        Draws(1, (1, 2), number).uniform(3) for number in numbers
+    ]
 
 
 def test_the_uniforms_are_these_for_ever() -> None:
