@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import signal
 import sys
-
-from nanogpt_cli.cli import main
 
 
 def run() -> None:
-    """Run the command line and exit with its code."""
-    sys.exit(main())
+    """Run the command line and exit with its code, quietly wherever an interrupt arrives."""
+    try:
+        from nanogpt_cli.cli import main  # takes long enough to be interrupted
+
+        code = main()
+    except KeyboardInterrupt:
+        if sys.stderr is not None:
+            sys.stderr.write("interrupted\n")
+        code = 130
+    # What remains is to close down, which takes torch a second.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -71,6 +71,12 @@ def fail(kind: str) -> None:
             Path("/nonexistent/file").read_text(encoding="utf-8")
         case "memory":
             raise MemoryError
+        case "cuda":
+            raise RuntimeError("CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has 7 GiB")
+        case "linux":
+            raise RuntimeError(
+                "DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 b"
+            )
 
 
 APP = build_app((show, fail))
@@ -209,6 +215,14 @@ def test_a_list_comes_from_repeated_flags_or_from_a_file(nanogpt: Run, tmp_path:
     assert shown(nanogpt("show", "--stop", "x", "--stop", "y", app=APP))["stop"] == "['x', 'y']"
 
 
+@pytest.mark.parametrize("text", ["The end", " a  b ", "\n", "x"])
+def test_a_variable_gives_a_list_one_text_whole(
+    nanogpt: Run, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv("NANOGPT_STOP", text)
+    assert shown(nanogpt("show", app=APP))["stop"] == repr([text])
+
+
 # --- nanoGPT's names for the checkpoint
 
 
@@ -256,6 +270,9 @@ def test_a_checkpoint_named_twice_is_an_error(nanogpt: Run) -> None:
 # --- errors
 
 
+ROOM = "hint: use a smaller model, fewer at once, or a --device that has more\n"
+
+
 @pytest.mark.parametrize(
     ("kind", "code", "told"),
     [
@@ -264,7 +281,9 @@ def test_a_checkpoint_named_twice_is_an_error(nanogpt: Run) -> None:
         ("exit", 3, ""),
         ("interrupt", 130, "interrupted\n"),
         ("missing", 1, "error: '/nonexistent/file': No such file or directory\n"),
-        ("memory", 1, "error: not enough memory\n"),
+        ("memory", 1, f"error: not enough memory\n{ROOM}"),
+        ("cuda", 1, f"error: not enough memory for another 2.50 GiB\n{ROOM}"),
+        ("linux", 1, f"error: not enough memory for another 9 b\n{ROOM}"),
         ("nothing", 0, ""),
     ],
 )
@@ -338,6 +357,7 @@ def test_a_wrong_name_is_told_with_the_right_one(nanogpt: Run, words: list[str],
 def test_only_what_a_user_can_meet_has_an_explanation() -> None:
     assert explain(ValueError("x")) is None
     assert explain(AssertionError("x")) is None
+    assert explain(RuntimeError("x")) is None
     told = explain(UsageError("no"))
     assert told is not None
     assert told.exit_code == 2
@@ -509,6 +529,37 @@ def test_an_interrupt_keeps_the_text_so_far() -> None:
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (130, b"", b"interrupted\n")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals as POSIX has them")
+@pytest.mark.parametrize(
+    ("when", "code", "err"),
+    [
+        ("sys.meta_path.insert(0, Impatient())", 130, b"interrupted\n"),
+        ("atexit.register(Impatient().find_spec)", 0, b""),
+    ],
+    ids=["while it is imported", "while it closes down"],
+)
+def test_an_interrupt_is_quiet_from_first_to_last(when: str, code: int, err: bytes) -> None:
+    script = f"""
+        import atexit, os, signal, sys
+        from nanogpt_cli.__main__ import run
+
+        class Impatient:
+            def find_spec(self, *_):
+                os.kill(os.getpid(), signal.SIGINT)
+
+        sys.argv = ["nanogpt", "-V"]
+        {when}
+        run()
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (code, err)
 
 
 def test_python_m_runs_the_command() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import shutil
@@ -149,6 +150,8 @@ class _Command(_PlainHelp, TyperCommand):
             if param.param_type_name == "option":
                 param.envvar = param.envvar or "NANOGPT_" + _spellings(param)[0].upper()
                 param.show_envvar = False
+                param.type = copy.copy(param.type)
+                param.type.envvar_list_splitter = "\0"  # which no variable holds: `a b` is one text
             if param.name == "config":
                 param.callback = self._read_config
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from difflib import get_close_matches
 from typing import Any
 
@@ -20,6 +21,11 @@ contexts and commands that Typer hands over are of classes it keeps to itself, h
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
+_NO_MEMORY = re.compile(
+    r"out of memory|can't allocate memory|not enough memory|^MemoryError", re.IGNORECASE
+)
+"""How torch says it, of a GPU, of Linux and of Windows; and how Python does."""
+
 TYPED = "nanogpt.typed"
 """Where a context's `meta` keeps the words that were typed after the command."""
 
@@ -30,11 +36,20 @@ def explain(error: Exception) -> NanoGPTError | None:
         return error
     if isinstance(error, _TYPER_ERROR):
         return _from_parser(error)
-    if isinstance(error, MemoryError):
-        return NanoGPTError("not enough memory")
+    # torch has a type of its own for a GPU's memory alone.
+    if isinstance(error, MemoryError | RuntimeError) and _NO_MEMORY.search(repr(error)):
+        return _from_memory(error)
     if isinstance(error, OSError):
         return _from_system(error)
     return None
+
+
+def _from_memory(error: Exception) -> NanoGPTError:
+    wanted = re.search(r"tried to allocate ([\d.]+ \w+)", str(error), re.IGNORECASE)
+    return NanoGPTError(
+        "not enough memory" + (f" for another {wanted[1]}" if wanted else ""),
+        "use a smaller model, fewer at once, or a --device that has more",
+    )
 
 
 def _from_system(error: OSError) -> NanoGPTError:
