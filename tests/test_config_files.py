@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from pathlib import Path
 from typing import Any
@@ -94,12 +95,22 @@ def test_an_unknown_toml_key_lists_the_known_ones(tmp_path: Path) -> None:
         ("device = 1979-05-27", "device is a date or time: it must be text"),
         ('stop = "x"', "stop is 'x', text: it must be a list, each item text"),
         ("stop = [1]", "stop is 1, an integer: it must be text"),
+        ('prompt = "a\\u0000"', "prompt holds a zero byte"),
+        ('stop = ["a", "\\u0000"]', "stop holds a zero byte"),
+        ("top_k = 0x1" + "0" * 1024, "top_k is an integer of 4097 bits, more than 4096"),
+        ("temperature = 0x1" + "0" * 256, "temperature is an integer of 1025 bits, more than 1023"),
+        ("prompt = 0x1" + "0" * 9999, "prompt is an integer of 39997 bits, more than 4096"),
         ('top-k = 1\ntop_k = 2', "'top_k' is set twice, under two spellings"),
         ('start = "a"\nprompt = "b"', "'prompt' is set twice, under two spellings"),
     ],
 )  # fmt: skip
 def test_a_wrong_toml_value_is_told(tmp_path: Path, line: str, told: str) -> None:
     assert refused(tmp_path, "o.toml", line)[0] == f"config 'o.toml': {told}"
+
+
+def test_an_integer_that_python_will_not_convert_is_told(tmp_path: Path) -> None:
+    message, _ = refused(tmp_path, "o.toml", "top_k = " + "9" * 5000)
+    assert message.startswith("config 'o.toml' is not TOML: exceeds the limit (4300 digits)")
 
 
 def test_broken_toml_is_told_with_its_place(tmp_path: Path) -> None:
@@ -167,6 +178,22 @@ def test_a_training_config_gives_what_sampling_needs(tmp_path: Path) -> None:
     assert read(tmp_path, "train.py", TRAIN) == Settings(
         {"out_dir": "out-shakespeare", "device": "cpu", "compile": False}, skipped=8
     )
+
+
+def test_a_training_config_says_what_model_it_trains(nanogpt: Run, tmp_path: Path) -> None:
+    """To the one command that is about a model's sizes; to others n_head is a key of training."""
+    file = tmp_path / "train_shakespeare_char.py"
+    file.write_text(
+        "batch_size = 64\nblock_size = 256\nn_layer = 6\nn_head = 6\nn_embd = 384\n"
+        "dropout = 0.2\nbias = False\n"
+    )
+    command = ("params", "--vocab-size", 65, "--rule", "nanogpt")
+    expected = nanogpt(
+        *command, "--n-layer=6", "--n-head=6", "--n-embd=384", "--block-size=256", "--no-bias"
+    ).out
+    got = nanogpt(*command, "--config", file)
+    assert (got.out, got.code) == (expected, 0)
+    assert "passed over 2 keys of nanoGPT's" in got.err
 
 
 def test_nanogpt_s_keys_are_two_kinds() -> None:
@@ -248,6 +275,8 @@ def test_a_coding_line_is_heeded(tmp_path: Path) -> None:
         ("top_k, rest = f()", 1),
         ("*top_k, rest = 1, 2", 1),
         ("(top_k := 3)", 1),
+        ("x = (top_k := 3)", 1),
+        ("x = y = [f(top_k := 3)]", 1),
         ("top_k += 1", 1),
         ("top_k = 3\ndel top_k", 2),
         ("match x:\n    case top_k: pass", 1),
@@ -317,6 +346,13 @@ def test_what_is_not_python_is_told(tmp_path: Path, text: str | bytes, place: st
     assert refused(tmp_path, "c.py", text)[0].startswith(f"config {place}")
 
 
+@pytest.mark.parametrize("depth", [600, 900, 990, 1200])
+@pytest.mark.parametrize("text", ["print({})", "x[{}] = 3", "if {}: pass", "x = {}"])
+def test_how_deep_it_nests_is_no_bug(tmp_path: Path, text: str, depth: int) -> None:
+    with contextlib.suppress(UsageError):  # that it nests too deep; how deep it may, varies
+        read(tmp_path, "c.py", text.format("+".join(["y"] * depth)))
+
+
 def test_nothing_is_executed(tmp_path: Path) -> None:
     trap = tmp_path / "trap"
     text = f"open({str(trap)!r}, 'w')\nx = open({str(trap)!r}, 'w')\nimport this\ntop_k = 1\n"
@@ -357,7 +393,7 @@ def test_arithmetic_is_python_s_or_none(text: str) -> None:
 
 def test_the_note_names_how_many_keys_were_passed_over(nanogpt: Run, tmp_path: Path) -> None:
     path = tmp_path / "train.py"
-    path.write_text("n_head = 4\nlearning_rate = 1e-3\n")
+    path.write_text("batch_size = 4\nlearning_rate = 1e-3\n")
     note = f"note: {path}: passed over 2 keys of nanoGPT's that have no meaning here\n"
     words = ("params", "gpt2", "--rule", "nanogpt", "--config", path)
     assert nanogpt(*words).err.count(note) == 1

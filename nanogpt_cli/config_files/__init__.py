@@ -29,8 +29,12 @@ NANOGPT_KEYS = SAMPLING_KEYS | TRAINING_KEYS
 """What nanoGPT's scripts let a config/*.py set. There, keys of training are passed over, even
 where an option has the name (the batch_size of training is not that of sampling), and so are keys
 of sample.py that a command has no option for."""
+SIZE_KEYS = frozenset(("n_layer", "n_head", "n_embd", "block_size", "bias"))
+"""The keys of training that say what the model is. A command with an option for each takes them."""
 
 _MAX_BYTES = 1 << 20
+_MAX_BITS = {int: 4096, float: 1023}
+"""Of an integer, by what it is read as: more than any seed has, and what a float can hold."""
 
 _KINDS = {int: "an integer", float: "a number", bool: "true or false", str: "text"}
 _FOUND = {**_KINDS, float: "a float", list: "a list", tuple: "a list", dict: "a table"}
@@ -105,7 +109,7 @@ def _from_toml(path: Path, data: bytes, keys: Mapping[str, Key]) -> Settings:
         table = tomllib.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise UsageError(f"config {str(path)!r} is not UTF-8 text") from error
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # of this call, which only reads text
         raise UsageError(f"config {str(path)!r} is not TOML: {_lower(str(error))}") from error
     unknown = [key for key in table if _spelled(key) not in keys]
     if unknown:
@@ -142,6 +146,7 @@ def _checked(where: str, key: Key, value: Any) -> Any:
     if key.many and isinstance(value, list | tuple):
         return [_checked(where, Key(key.name, key.kind), item) for item in value]
     accepted = (int, float) if key.kind is float else (key.kind,)
+    _refuse_extremes(where, key, value)
     if not key.many and type(value) in accepted:
         return value
     scalar = isinstance(value, int | float | str) or value is None
@@ -151,9 +156,19 @@ def _checked(where: str, key: Key, value: Any) -> Any:
     raise UsageError(f"{where} is {shown}{found}: it must be {wanted}")
 
 
+def _refuse_extremes(where: str, key: Key, value: Any) -> None:
+    """Refuse what no flag could say, and what nothing that comes after is made for."""
+    if isinstance(value, str) and "\0" in value:
+        raise UsageError(f"{where} holds a zero byte", "text on a command line cannot have one")
+    most = _MAX_BITS.get(key.kind, _MAX_BITS[int])
+    if isinstance(value, int) and value.bit_length() > most:
+        raise UsageError(f"{where} is an integer of {value.bit_length()} bits, more than {most}")
+
+
 def _from_python(path: Path, data: bytes, keys: Mapping[str, Key]) -> Settings:
     module = Assignments(path, data)
-    known = {name: key for name, key in keys.items() if name not in TRAINING_KEYS}
+    taken = SIZE_KEYS if keys.keys() >= SIZE_KEYS else frozenset()
+    known = {name: key for name, key in keys.items() if name not in TRAINING_KEYS - taken}
     for name, line in module.unread.items():
         if name in known:
             raise UsageError(

@@ -24,7 +24,11 @@ def _parse(path: Path, data: bytes) -> ast.Module:
         line = f" line {error.lineno}" if error.lineno else ""
         raise UsageError(f"config {str(path)!r}{line}: {error.msg}") from error
     except (ValueError, RecursionError, MemoryError) as error:
-        raise UsageError(f"config {str(path)!r} is not Python that can be read") from error
+        raise _unreadable(path) from error
+
+
+def _unreadable(path: Path) -> UsageError:
+    return UsageError(f"config {str(path)!r} is not Python that can be read")
 
 
 class _NotLiteralError(Exception):
@@ -54,8 +58,11 @@ class Assignments:
         module = _parse(path, data)
         names = (node for node in ast.walk(module) if isinstance(node, ast.Name))
         self.used = {node.id for node in names if isinstance(node.ctx, ast.Load)}
-        for statement in module.body:
-            self._read_statement(statement)
+        try:
+            for statement in module.body:
+                self._read_statement(statement)
+        except RecursionError as error:
+            raise _unreadable(path) from error
 
     def _read_statement(self, statement: ast.stmt) -> None:
         match statement:
@@ -75,7 +82,8 @@ class Assignments:
         try:
             read = self._evaluate(value)
         except (_NotLiteralError, RecursionError):
-            for target in targets:
+            inside = [node.target for node in ast.walk(value) if isinstance(node, ast.NamedExpr)]
+            for target in (*targets, *inside):
                 for name in _bound_names(target):
                     self._pass_over(name, target.lineno)
             return
