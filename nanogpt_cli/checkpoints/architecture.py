@@ -15,7 +15,7 @@ from nanogpt_cli.accounting.parameters import Part, list_parts
 from nanogpt_cli.checkpoints.contents import Contents, TensorInfo
 from nanogpt_cli.checkpoints.envelope import Envelope, open_envelope
 from nanogpt_cli.checkpoints.hf_config import HFSettings, gpt2_settings
-from nanogpt_cli.checkpoints.raw import same_bytes
+from nanogpt_cli.checkpoints.raw import read_scalar, same_bytes
 from nanogpt_cli.checkpoints.stored_names import CONV1D, HEAD, WPE, WTE, is_conv1d, sort_names
 from nanogpt_cli.checkpoints.zero_biases import first_nonzero, is_bias, without_biases
 from nanogpt_cli.config import GPTConfig
@@ -220,6 +220,11 @@ def _config(
                 f"--n-head {n_head} contradicts the file, which says n_head {sizes['n_head']}",
                 hint="leave --n-head out",
             )
+        if n_head < 1 or sizes["n_embd"] % n_head:
+            raise UsageError(
+                f"--n-head {n_head} does not divide the model's {sizes['n_embd']} columns",
+                hint="every head has an equal share of them",
+            )
         sizes["n_head"], sources["n_head"] = n_head, "flag"
     elif "n_head" not in sizes:
         sizes["n_head"], sources["n_head"] = 1, "unknown"
@@ -247,7 +252,7 @@ def _sizes_from_shapes(weights: Mapping[str, Weight]) -> dict[str, int]:
             found = list(weights[name].shape)
             raise CheckpointError(f"{name!r} has shape {found}: it must have two axes")
     layers = {
-        int(part)
+        part
         for name in weights
         if name.startswith("transformer.h.") and (part := name.split(".")[2]).isdecimal()
     }
@@ -263,6 +268,10 @@ def _stated_size(stated: Mapping[str, object], name: str) -> int | None:
     value = stated.get(name)
     if value is None:
         return None
+    if isinstance(value, TensorInfo):
+        if value.numel != 1:
+            raise CheckpointError(f"the file's {name} is a tensor of shape {list(value.shape)}")
+        value = read_scalar(value)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -60,6 +61,8 @@ def open_envelope(contents: Contents) -> Envelope:
     if (bare := _state_dict(root)) is not None:
         own = _own(contents.metadata)
         return Envelope(bare, "bare", model_args=_own_args(contents.metadata), own=own)
+    if isinstance(contents.root, Record) and "_modules" in root:
+        raise _whole_object("the file", contents.root)
     key, weights = _find_state_dict(root)
     model_args, family = _model_args(root)
     train_config = root.get("config")
@@ -79,7 +82,7 @@ def open_envelope(contents: Contents) -> Envelope:
 def _as_mapping(value: object) -> Mapping[str, object] | None:
     """Return a dict, or the fields of an inert record or namespace, else None."""
     if isinstance(value, Record):
-        value = value.fields
+        value = value.items if isinstance(value.items, dict) else value.fields
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return value
     return None
@@ -101,12 +104,19 @@ def _find_state_dict(root: Mapping[str, object]) -> tuple[str, Mapping[str, Tens
             return key, found
     for key in STATE_DICT_KEYS:
         if isinstance(record := root.get(key), Record):
-            raise CheckpointError(
-                f"{key!r} holds a whole pickled object of class {record.class_name!r}, "
-                "which is not opened",
-                hint="save model.state_dict() instead of the model",
-            )
-    raise CheckpointError(f"no state dict in the file: its keys are {name_some(root)}")
+            raise _whole_object(repr(key), record)
+    keys = f"its keys are {name_some(root)}" if root else "it is empty"
+    raise CheckpointError(
+        f"no state dict in the file: {keys}",
+        hint="a checkpoint is written by torch.save({'model': model.state_dict()}, path)",
+    )
+
+
+def _whole_object(where: str, record: Record) -> CheckpointError:
+    return CheckpointError(
+        f"{where} holds a whole pickled object of class {record.class_name!r}, which is not opened",
+        hint="save model.state_dict() instead of the model",
+    )
 
 
 def _model_args(root: Mapping[str, object]) -> tuple[Mapping[str, object], str]:
@@ -162,7 +172,7 @@ def _number(root: Mapping[str, object], *names: str) -> float | None:
         if isinstance(value, TensorInfo) and value.numel == 1:
             value = read_scalar(value)
         if isinstance(value, int | float) and not isinstance(value, bool):
-            return value if abs(value) < float("inf") else None
+            return value if abs(value) <= sys.float_info.max else None
     return None
 
 

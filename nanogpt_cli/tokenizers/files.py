@@ -10,6 +10,8 @@ from nanogpt_cli.errors import TokenizerError
 MOST_BYTES = 256 * 1024 * 1024
 """More than any table takes; a larger file is something else under a table's name."""
 
+_LFS = b"version https://git-lfs.github.com/spec/"
+
 
 def is_file(path: Path) -> bool:
     """Return whether `path` is a regular file; what cannot be asked is none."""
@@ -41,9 +43,15 @@ def read_bytes(path: Path) -> bytes:
             raise TokenizerError(
                 f"{path} has {size} bytes: a token table has at most {MOST_BYTES} bytes"
             )
-        return path.read_bytes()
+        data = path.read_bytes()
     except OSError as error:
         raise TokenizerError(f"cannot read {path}: {error.strerror}") from error
+    if data.startswith(_LFS):
+        raise TokenizerError(
+            f"{path}: it is a Git LFS pointer, not the table itself",
+            "fetch it in its repository: git lfs install, then git lfs pull",
+        )
+    return data
 
 
 def read_head(path: Path, count: int = 256) -> bytes:

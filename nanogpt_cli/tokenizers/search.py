@@ -43,11 +43,15 @@ def find_tokenizer(
         TokenizerError: the one found is damaged or does not fit the model.
         UsageError: `tokenizer` and `meta` contradict each other, or name nothing.
     """
-    found = locate_tokenizer(
-        vocab_size=vocab_size, near=near, dataset=dataset, tokenizer=tokenizer, meta=meta
-    )
-    notes = found.notes + check_fit(found, vocab_size)
-    return load_tokenizer(found, vocab_size), notes
+    try:
+        found = locate_tokenizer(
+            vocab_size=vocab_size, near=near, dataset=dataset, tokenizer=tokenizer, meta=meta
+        )
+        notes = found.notes + check_fit(found, vocab_size)
+        return load_tokenizer(found, vocab_size), notes
+    except TokenizerError as error:
+        error.hint = error.hint or _HINT
+        raise
 
 
 def locate_tokenizer(

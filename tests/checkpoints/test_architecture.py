@@ -123,6 +123,16 @@ def test_a_bare_state_dict_needs_its_number_of_heads(tmp_path: Path) -> None:
     assert caught.value.hint == "give --n-head N; divisors of 24: 1, 2, 3"
 
 
+@pytest.mark.parametrize("n_head", [0, -3, 5, 10**30])
+def test_a_number_of_heads_that_does_not_divide_is_a_wrong_flag(
+    tmp_path: Path, n_head: int
+) -> None:
+    ref = save(tmp_path / "model.pt", build().state_dict())
+    with pytest.raises(UsageError) as caught:
+        open_checkpoint(ref, n_head=n_head)
+    assert f"--n-head {n_head} does not divide the model's 24 columns" in caught.value.message
+
+
 def test_n_head_may_repeat_the_file_but_not_contradict_it(tmp_path: Path) -> None:
     ref = str(save_nanogpt(tmp_path / "ckpt.pt", build()))
     open_checkpoint(ref, n_head=3)
@@ -192,7 +202,11 @@ def test_build_nanogpts_pickled_config_is_read_and_means_the_tanh_gelu(tmp_path:
     assert (checkpoint.iter_num, checkpoint.best_val_loss) == (19072, 3.05)
 
 
-@pytest.mark.parametrize("kind", [argparse.Namespace, types.SimpleNamespace, dict])
+class EasyDict(dict[str, Any]):
+    """As configs often are: a dict whose entries are attributes too."""
+
+
+@pytest.mark.parametrize("kind", [argparse.Namespace, types.SimpleNamespace, dict, EasyDict])
 def test_a_config_may_be_a_namespace_or_a_dict(tmp_path: Path, kind: Any) -> None:
     model = build()
     content = {"model": model.state_dict(), "config": kind(**SIZES, dropout=0.0)}
@@ -297,6 +311,29 @@ def test_a_claimed_number_of_layers_is_never_counted_out(tmp_path: Path) -> None
     assert "the file's n_layer is 1000000000000, and it holds 28 weights in all" in error.message
 
 
+def test_a_layer_whose_number_is_absurd_is_an_unexpected_weight(tmp_path: Path) -> None:
+    content = envelope(build())
+    content["model"] = dict(content["model"]) | {f"transformer.h.{'9' * 5000}.x": torch.zeros(1)}
+    error = refusal(save(tmp_path / "ckpt.pt", content))
+    assert "not this GPT: 1 unexpected weight: 'transformer.h.999" in error.message
+
+
+@pytest.mark.parametrize("loss", [10**400, -(10**400), float("inf"), float("nan")])
+def test_a_loss_that_is_no_loss_is_left_out(tmp_path: Path, loss: float) -> None:
+    content = envelope(build(), best_val_loss=loss, iter_num=10**400)
+    checkpoint = open_checkpoint(save(tmp_path / "ckpt.pt", content))
+    assert (checkpoint.best_val_loss, checkpoint.iter_num) == (None, None)
+
+
+def test_sizes_may_be_tensors_of_one_number(tmp_path: Path) -> None:
+    content = envelope(build())
+    content["model_args"]["n_head"] = torch.tensor(3)
+    assert open_checkpoint(save(tmp_path / "ckpt.pt", content)).config.n_head == 3
+    content["model_args"]["n_head"] = torch.tensor([3, 3])
+    error = refusal(save(tmp_path / "ckpt.pt", content))
+    assert "the file's n_head is a tensor of shape [2]" in error.message
+
+
 def test_sizes_of_a_wrong_type_are_refused(tmp_path: Path) -> None:
     content = envelope(build())
     content["model_args"]["n_head"] = "3"
@@ -318,15 +355,18 @@ def test_files_that_are_no_checkpoint_dicts_say_what_they_hold(tmp_path: Path) -
         (torch.zeros(3), "the file holds a single tensor, not a state dict"),
         ([1, 2], "the file holds a list, not a state dict"),
         ({"a": 1, "b": 2}, "no state dict in the file: its keys are 'a', 'b'"),
-        ({}, "no state dict in the file"),
+        ({}, "no state dict in the file: it is empty"),
     ]
     for number, (content, message) in enumerate(cases):
         assert message in refusal(save(tmp_path / f"{number}.pt", content)).message
 
 
 def test_a_whole_pickled_module_is_named_and_not_opened(tmp_path: Path) -> None:
-    error = refusal(save(tmp_path / "x.pt", {"model": build()}))
-    assert "nanogpt_cli.model.GPT" in error.message
+    for content, where in (({"model": build()}, "'model'"), (build(), "the file")):
+        error = refusal(save(tmp_path / "x.pt", content))
+        told = f"{where} holds a whole pickled object of class 'nanogpt_cli.model.GPT'"
+        assert told in error.message
+        assert error.hint == "save model.state_dict() instead of the model"
 
 
 def test_storages_on_a_gpu_load_without_one(tmp_path: Path) -> None:

@@ -173,7 +173,6 @@ def test_zero_bytes(tmp_path: Path) -> None:
     "data",
     [
         b"this is a text file\nwith two lines\n",
-        b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n",
         b"<!DOCTYPE html>",
         b"\x80\x04",
         pickle.dumps(char_meta(ALPHABET))[:-10],

@@ -379,6 +379,24 @@ def test_damaged_json_beside_the_checkpoint(near: Path) -> None:
         locate_tokenizer(vocab_size=50257, near=near)
 
 
+@pytest.mark.parametrize("name", ["tokenizer.json", "meta.pkl", "x.tiktoken"])
+def test_a_git_lfs_pointer_in_a_tables_place_is_told(near: Path, name: str) -> None:
+    (near / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
+    with pytest.raises(TokenizerError) as caught:
+        find_tokenizer(vocab_size=300, near=near)
+    assert caught.value.message == f"{near / name}: it is a Git LFS pointer, not the table itself"
+    assert caught.value.hint == "fetch it in its repository: git lfs install, then git lfs pull"
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"model": {"type": "BPE", "vocab": {"a": -1}}}'])
+def test_a_damaged_table_is_told_with_the_way_round_it(near: Path, text: str) -> None:
+    (near / "tokenizer.json").write_text(text)
+    with pytest.raises(TokenizerError) as caught:
+        find_tokenizer(vocab_size=300, near=near)
+    assert caught.value.hint is not None
+    assert "--tokenizer ids" in caught.value.hint
+
+
 @pytest.mark.real
 def test_real_folders() -> None:
     for name, vocab_size, kind in [("nanogpt-char", 62, "char"), ("hf-tiny-21", 21, "hf")]:
