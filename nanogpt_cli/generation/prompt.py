@@ -66,7 +66,7 @@ def read_prompt(spec: str | None, stdin: BinaryIO | None) -> PromptText:
     if spec is None:
         return _read_piped(stdin)
     if spec == "-":
-        return _decode(stdin.read() if stdin is not None else b"", "standard input")
+        return _read_stdin(stdin)
     if spec.startswith(FILE_PREFIX):
         return _read_file(Path(spec.removeprefix(FILE_PREFIX)))
     text, count = replace_surrogates(_recover(spec))
@@ -80,6 +80,20 @@ def _recover(argument: str) -> str:
         return os.fsencode(argument).decode("utf-8", errors="surrogateescape")
     except UnicodeError:
         return argument
+
+
+def _read_stdin(stdin: BinaryIO | None) -> PromptText:
+    """Read standard input to its end, as `-` asks for; one that is closed is empty.
+
+    Raises:
+        NanoGPTError: it is there and cannot be read.
+    """
+    try:
+        return _decode(stdin.read() if stdin is not None else b"", "standard input")
+    except OSError as error:
+        raise NanoGPTError(
+            f"cannot read standard input: {error.strerror}", hint="give the text: --prompt TEXT"
+        ) from error
 
 
 def _read_piped(stdin: BinaryIO | None) -> PromptText:
@@ -97,7 +111,10 @@ def _read_piped(stdin: BinaryIO | None) -> PromptText:
             return PromptText(DEFAULT_PROMPT, given=False, notes=(f"{note}; --prompt - waits",))
     elif not stat.S_ISREG(mode):
         return default
-    data = stdin.read()
+    try:
+        data = stdin.read()
+    except OSError:  # open for writing alone
+        return default
     return _decode(data, "standard input") if data else default
 
 
@@ -111,7 +128,10 @@ def _read_file(path: Path) -> PromptText:
         ) from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise NanoGPTError(f"cannot read the prompt file {str(path)!r}: {reason}") from error
+        raise NanoGPTError(
+            f"cannot read the prompt file {str(path)!r}: {reason}",
+            hint="FILE:path reads a prompt from a file; --prompt TEXT takes the text itself",
+        ) from error
 
 
 def _decode(data: bytes, source: str) -> PromptText:

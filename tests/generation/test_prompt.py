@@ -117,6 +117,16 @@ def test_a_file_as_stdin_counts_where_it_holds_something(tmp_path: Path, content
         assert read_prompt(None, stdin) == expected
 
 
+def test_a_stdin_that_cannot_be_read_is_no_prompt_unless_asked_for(tmp_path: Path) -> None:
+    descriptor = os.open(tmp_path / "log", os.O_WRONLY | os.O_CREAT)
+    with os.fdopen(descriptor, "rb") as stdin:
+        assert read_prompt(None, stdin) == PromptText("\n", given=False)
+        with pytest.raises(NanoGPTError) as caught:
+            read_prompt("-", stdin)
+    assert caught.value.message == "cannot read standard input: Bad file descriptor"
+    assert caught.value.hint == "give the text: --prompt TEXT"
+
+
 @pytest.mark.parametrize("stdin", [None, io.BytesIO(b"no descriptor")])
 def test_no_stdin_means_a_newline(stdin: BinaryIO | None) -> None:
     assert read_prompt(None, stdin) == PromptText("\n", given=False)
