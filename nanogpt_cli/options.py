@@ -1,6 +1,7 @@
 """Option types that several commands share: one spelling, one help text, one help panel each.
 
 Ranges are checked by the library, whose messages say more than Typer's; here only the type is.
+So is whether a file can be read (`readable=False`): a file that cannot is no wrong command line.
 """
 
 from __future__ import annotations
@@ -69,6 +70,7 @@ MetaOpt = Annotated[
     typer.Option(
         "--meta",
         metavar="FILE",
+        readable=False,
         rich_help_panel=PROMPT,
         show_default=False,
         help="The meta.pkl with the character table; it is read, never executed. "
@@ -234,6 +236,7 @@ ConfigOpt = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
+        readable=False,
         is_eager=True,
         rich_help_panel=GENERAL,
         show_default=False,
@@ -255,7 +258,12 @@ InitFromOpt = Annotated[
 ]
 OutDirOpt = Annotated[
     Path | None,
-    typer.Option("--out-dir", hidden=True, help="nanoGPT's: the folder that holds ckpt.pt."),
+    typer.Option(
+        "--out-dir",
+        readable=False,
+        hidden=True,
+        help="nanoGPT's: the folder that holds ckpt.pt.",
+    ),
 ]
 
 

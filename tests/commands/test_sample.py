@@ -414,6 +414,17 @@ def test_what_cannot_be_is_one_error(
     assert "Traceback" not in result.err
 
 
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may read everything")
+@pytest.mark.parametrize("option", ["--meta", "--config"])
+def test_a_file_without_permission_is_no_wrong_command_line(
+    nanogpt: Run, letters: Path, tmp_path: Path, option: str
+) -> None:
+    (tmp_path / "locked").touch(mode=0)
+    result = nanogpt("sample", letters, option, tmp_path / "locked")
+    assert result.code == 1
+    assert "error: cannot read" in result.err
+
+
 def test_weights_that_are_nan_are_named(nanogpt: Run, tmp_path: Path) -> None:
     model = build()
     with torch.no_grad():
