@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from nanogpt_cli.checkpoints import refs
 from nanogpt_cli.checkpoints.architecture import Architecture, read_architecture
 from nanogpt_cli.checkpoints.contents import Contents, TensorInfo
+from nanogpt_cli.checkpoints.envelope import open_envelope
 from nanogpt_cli.checkpoints.hf_config import read_hf_config
 from nanogpt_cli.checkpoints.hf_folder import HuggingFaceFolder
 from nanogpt_cli.checkpoints.impostors import explain
@@ -145,10 +146,13 @@ def open_checkpoint(
 
 
 def _with_neighbouring_config(contents: Contents) -> Contents:
-    """Give a bare weights file the Hugging Face config.json of its folder, if there is one."""
+    """Give a bare weights file the Hugging Face config.json of its folder, if there is one.
+
+    A file that says itself how many heads it has, which no shape can check, says it all.
+    """
     if isinstance(contents.root, dict) and "model_args" in contents.root:
         return contents
-    if "n_head" in contents.metadata:  # a safetensors file that says it all itself
+    if "n_head" in open_envelope(contents).model_args:
         return contents
     config = read_hf_config(contents.path.parent)
     return contents if config is None else replace(contents, hf_config=config)

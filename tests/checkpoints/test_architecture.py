@@ -426,6 +426,18 @@ def test_a_config_json_of_hugging_faces_beside_a_weights_file_is_used(tmp_path: 
     assert checkpoint.architecture.sources["n_head"] == "file"
 
 
+def test_a_config_json_beside_it_never_outdoes_what_a_file_says_itself(tmp_path: Path) -> None:
+    model = build()
+    (tmp_path / "config.json").write_text(
+        '{"model_type": "gpt2", "n_layer": 2, "n_head": 4, "n_embd": 24, "n_positions": 16,'
+        ' "vocab_size": 65, "activation_function": "gelu_new"}'
+    )
+    content = {"model": model.state_dict(), "config": dict(SIZES)}
+    checkpoint, loaded = load(save(tmp_path / "model.pt", content))
+    assert torch.equal(loaded, logits(model))
+    assert (checkpoint.config.n_head, checkpoint.config.activation) == (3, "gelu")
+
+
 def test_from_pretrained_takes_a_path_and_overrides_dropout_alone(tmp_path: Path) -> None:
     model = build()
     ref = str(save_nanogpt(tmp_path / "ckpt.pt", model))
