@@ -18,8 +18,11 @@ import tiktoken
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from random import Random
 
 PATTERN = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+
+WAYS = 8
 
 
 def train_ranks(text: str, size: int) -> dict[bytes, int]:
@@ -51,17 +54,41 @@ def train_ranks(text: str, size: int) -> dict[bytes, int]:
     return ranks
 
 
-def split(piece: bytes, ranks: dict[bytes, int]) -> list[bytes]:
-    """Cut one piece into tokens, merging the lowest rank first, leftmost among equals."""
+def split(
+    piece: bytes, ranks: dict[bytes, int], skip: float = 0.0, draws: Random | None = None
+) -> list[bytes]:
+    """Cut one piece into tokens, merging the lowest rank first, leftmost among equals.
+
+    With `draws`, each merge that could be made is passed over with probability `skip`, every
+    time anew, and the piece is done when none is left: its spelling varies.
+
+    Source: arXiv:1910.13267 for the passing over.
+    """
     parts = [bytes([value]) for value in piece]
     while True:
         found = [
-            (ranks[joint], place) for place, joint in enumerate(neighbours(parts)) if joint in ranks
+            (ranks[joint], place)
+            for place, joint in enumerate(neighbours(parts))
+            if joint in ranks and (draws is None or draws.random() >= skip)
         ]
         if not found:
             return parts
         _, place = min(found)
         parts[place : place + 2] = [parts[place] + parts[place + 1]]
+
+
+def varied_ids(text: str, ranks: dict[bytes, int], skip: float, draws: Random) -> list[int]:
+    """Return the ids of `text`, each piece spelled in one of eight ways drawn for it."""
+    ways: dict[str, list[list[int]]] = {}
+    ids: list[int] = []
+    for piece in regex.findall(PATTERN, text):
+        known = ways.setdefault(piece, [])
+        if len(known) < WAYS:
+            known.append([ranks[part] for part in split(piece.encode(), ranks, skip, draws)])
+            ids += known[-1]
+        else:
+            ids += draws.choice(known)
+    return ids
 
 
 def neighbours(parts: list[bytes]) -> list[bytes]:

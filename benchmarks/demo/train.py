@@ -15,6 +15,7 @@ import os
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from random import Random
 from typing import Any
 
 # Set before torch starts its threads: on a busy machine, waiting threads that spin cost most of
@@ -22,7 +23,7 @@ from typing import Any
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch
-from byte_pairs import encoding_of, train_ranks, write_ranks
+from byte_pairs import encoding_of, train_ranks, varied_ids, write_ranks
 from scoring import summed_loss
 
 from nanogpt_cli.model import GPT, GPTConfig
@@ -42,18 +43,21 @@ class Settings:
     n_head: int = 5
     n_embd: int = 160
     bias: bool = False
-    dropout: float = 0.15
+    dropout: float = 0.2
     attention_dropout: float = 0.0
     batch_size: int = 4
     gradient_accumulation_steps: int = 1
-    max_iters: int = 16000
+    max_iters: int = 12000
+    cooldown_iters: int = 4500
     eval_interval: int = 500
+    respell_interval: int = 400
+    merge_dropout: float = 0.2
     watched_part: int = 30
     learning_rate: float = 1.5e-3
-    min_lr: float = 1.5e-5
+    min_lr: float = 0.0
     decay_lr: bool = True
     warmup_iters: int = 200
-    lr_decay_iters: int = 16000
+    lr_decay_iters: int = 12000
     weight_decay: float = 0.3
     beta1: float = 0.9
     beta2: float = 0.99
@@ -65,22 +69,24 @@ class Settings:
     compile: bool = False
 
 
+def cooling(settings: Settings, step: int) -> float:
+    """Return 1 until the cool-down begins, then a straight line to 0 at the end."""
+    return min(1.0, (settings.max_iters - step) / settings.cooldown_iters)
+
+
 def learning_rate(settings: Settings, step: int) -> float:
-    """Return the rate of one step: a linear warm-up, then half a cosine down to min_lr."""
-    if step < settings.warmup_iters:
-        return settings.learning_rate * (step + 1) / settings.warmup_iters
-    span = settings.lr_decay_iters - settings.warmup_iters
-    done = min(1.0, (step - settings.warmup_iters) / span)
-    height = 0.5 * (1.0 + math.cos(math.pi * done))
-    return settings.min_lr + height * (settings.learning_rate - settings.min_lr)
+    """Return the rate of one step: up a straight line, level, down with the cool-down."""
+    warmth = min(1.0, (step + 1) / settings.warmup_iters)
+    return settings.learning_rate * warmth * cooling(settings, step)
 
 
 class Run:
     """A training run that can be put down and taken up: weights, their average, the optimizer."""
 
-    def __init__(self, settings: Settings, ids: list[int]) -> None:
+    def __init__(self, settings: Settings, text: str, ranks: dict[bytes, int]) -> None:
         self.settings = settings
-        self.ids = torch.tensor(ids)
+        self.text = text
+        self.ranks = ranks
         torch.manual_seed(settings.seed)
         self.draws = torch.Generator().manual_seed(settings.seed)
         names = ("block_size", "vocab_size", "n_layer", "n_head", "n_embd", "dropout", "bias")
@@ -100,6 +106,13 @@ class Run:
         self.best = self.average.state_dict()
         self.best_loss = math.inf
 
+    def respell(self) -> None:
+        """Cut the text into tokens afresh; how freely, and how, follows from the step alone."""
+        step = self.step - self.step % self.settings.respell_interval
+        skip = self.settings.merge_dropout * cooling(self.settings, step)
+        draws = Random(self.settings.seed + step)
+        self.ids = torch.tensor(varied_ids(self.text, self.ranks, skip, draws))
+
     def batch(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Return (B, T) inputs and targets from random places."""
         size = self.settings.block_size
@@ -111,6 +124,8 @@ class Run:
 
     def advance(self) -> float:
         """Take one step; return its training loss in nats per token."""
+        if self.step % self.settings.respell_interval == 0:
+            self.respell()
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self.settings, self.step)
         _, loss = self.model(*self.batch())
@@ -162,6 +177,7 @@ class Run:
         self.step = state["step"]
         self.model.load_state_dict(state["model"])
         self.average.load_state_dict(state["average"])
+        self.respell()
         self.best = state["best"]
         self.best_loss = state["best_loss"]
         self.optimizer.load_state_dict(state["optimizer"])
@@ -233,12 +249,11 @@ def main() -> None:
     text = given.text.read_text(encoding="utf-8")
     border = len(text) * 9 // 10
     ranks = train_ranks(text[:border], Settings.vocab_size)
-    ids = encoding_of(ranks).encode(text[:border])
-    watched = len(ids) // Settings.watched_part
-    run = Run(Settings(), ids[:-watched])
+    trained = border - border // Settings.watched_part
+    run = Run(Settings(), text[:trained], ranks)
     run.restore(given.state)
     given.state.parent.mkdir(parents=True, exist_ok=True)
-    train(run, given.state, ids[-watched:])
+    train(run, given.state, encoding_of(ranks).encode(text[trained:border]))
     write_files(run, ranks, text[border:], given.out)
 
 
