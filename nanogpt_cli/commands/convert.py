@@ -136,6 +136,7 @@ def convert(
     from nanogpt_cli.commands.convert_progress import show_progress
     from nanogpt_cli.conversion import ConversionSettings, choose_target
     from nanogpt_cli.conversion import convert as convert_checkpoint
+    from nanogpt_cli.inspection.fingerprints import fingerprint
 
     if output is None:
         raise UsageError("no output was named", hint="give -o OUT, such as -o gpt2.pt")
@@ -160,6 +161,7 @@ def convert(
             verify=verify,
             dry_run=dry_run,
             force=force,
+            fingerprint=fingerprint,
             progress=progress,
         )
     for message in report.notes:

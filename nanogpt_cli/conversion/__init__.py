@@ -6,20 +6,25 @@ what was written is read again and compared before it gets its name.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from nanogpt_cli.checkpoints import Checkpoint, open_checkpoint
+from nanogpt_cli.checkpoints import Architecture, Checkpoint, open_checkpoint
 from nanogpt_cli.checkpoints.atomic import Progress, write_file, write_folder
 from nanogpt_cli.checkpoints.remaking import CastLoss
 from nanogpt_cli.checkpoints.targets import check_target
 from nanogpt_cli.checkpoints.writing import BytesPlan
 from nanogpt_cli.conversion.job import Job, plan_files, plan_job
-from nanogpt_cli.conversion.record import hash_files, make_report, write_record
-from nanogpt_cli.conversion.report import ConversionReport, OutputFile, Verification
+from nanogpt_cli.conversion.record import Checked, hash_files, make_report, write_record
+from nanogpt_cli.conversion.report import ConversionReport, OutputFile
 from nanogpt_cli.conversion.settings import ConversionSettings, choose_target
 from nanogpt_cli.errors import UsageError
 
 __all__ = ["ConversionReport", "ConversionSettings", "choose_target", "convert"]
+
+Fingerprint = Callable[[Architecture], str]
 
 
 def convert(
@@ -34,6 +39,7 @@ def convert(
     verify: bool = True,
     dry_run: bool = False,
     force: bool = False,
+    fingerprint: Fingerprint | None = None,
     progress: Progress = lambda _done, _total: None,
 ) -> ConversionReport:
     """Write a checkpoint in another format, and check that it is the same model.
@@ -49,6 +55,7 @@ def convert(
         verify: whether the output is read again and compared; it is kept only if it is the same.
         dry_run: plan everything and write nothing.
         force: replace an output that exists.
+        fingerprint: gives the digest of a model's weights, for the record of what was verified.
         progress: told how far the writing is.
 
     Raises:
@@ -59,7 +66,8 @@ def convert(
     if ref is None:
         raise UsageError("no source was given", hint="such as nanogpt convert gpt2 -o gpt2.pt")
     is_folder = settings.to == "hf"
-    check_target(output, [Path(ref)], as_folder=is_folder, force=force)  # before any download
+    local = [Path(ref)] if os.path.lexists(ref) else []
+    check_target(output, local, as_folder=is_folder, force=force)  # before any download
     checkpoint = open_checkpoint(ref, n_head=n_head, offline=offline)
     check_target(output, _inputs(checkpoint), as_folder=is_folder, force=force)
     job = plan_job(checkpoint, output, settings, tokenizer=tokenizer, meta=meta)
@@ -67,7 +75,7 @@ def convert(
     if dry_run:
         return make_report(job, dry_run=True)
     write = _write_folder if is_folder else _write_file
-    return write(job, verify, progress)
+    return write(job, _Check(job, fingerprint) if verify else None, progress)
 
 
 def _inputs(checkpoint: Checkpoint) -> list[Path]:
@@ -82,43 +90,53 @@ def _check_neighbours(job: Job, *, force: bool) -> None:
         check_target(job.output.parent / name, [], force=force)
 
 
-def _write_folder(job: Job, verify: bool, progress: Progress) -> ConversionReport:
+def _write_folder(job: Job, check: _Check | None, progress: Progress) -> ConversionReport:
     loss = CastLoss()
     reports: list[ConversionReport] = []
 
-    def check(path: Path) -> None:
-        found = _verify(job, path) if verify else None
-        files = hash_files(path)
-        reports.append(make_report(job, files=files, loss=loss, verification=found))
+    def finish(path: Path) -> None:
+        found = check.run(path) if check else Checked()
+        reports.append(make_report(job, files=hash_files(path), loss=loss, checked=found))
         write_record(path, reports[0])
 
-    write_folder(job.output, plan_files(job, loss), check=check, progress=progress)
+    write_folder(job.output, plan_files(job, loss), check=finish, progress=progress)
     return reports[0]
 
 
-def _write_file(job: Job, verify: bool, progress: Progress) -> ConversionReport:
+def _write_file(job: Job, check: _Check | None, progress: Progress) -> ConversionReport:
     loss = CastLoss()
-    found: list[Verification] = []
+    found = [Checked()]
 
-    def check(path: Path) -> None:
-        if verify:
-            found.append(_verify(job, path))
+    def finish(path: Path) -> None:
+        if check:
+            found[0] = check.run(path)
 
     (plan,) = plan_files(job, loss).values()
-    write_file(job.output, plan, check=check, progress=progress)
+    write_file(job.output, plan, check=finish, progress=progress)
     for name, content in job.tokenizer.files.items():
         write_file(job.output.parent / name, BytesPlan(content))
     sizes = {name: len(content) for name, content in job.tokenizer.files.items()}
     files = {job.output.name: plan.total_bytes, **sizes}
-    return make_report(
-        job,
-        files=tuple(OutputFile(name, size) for name, size in files.items()),
-        loss=loss,
-        verification=found[0] if found else None,
-    )
+    listed = tuple(OutputFile(name, size) for name, size in files.items())
+    return make_report(job, files=listed, loss=loss, checked=found[0])
 
 
-def _verify(job: Job, path: Path) -> Verification:
-    from nanogpt_cli.conversion.verification import verify  # transformers, for a model to run
+@dataclass(frozen=True)
+class _Check:
+    """Reads an output again before it gets its name."""
 
-    return verify(job.checkpoint, job.model, job.settings.to, path, entries=job.entries)
+    job: Job
+    fingerprint: Fingerprint | None
+
+    def run(self, path: Path) -> Checked:
+        """Return what was found; see `verification.verify` for what it raises."""
+        from nanogpt_cli.conversion import verification  # transformers, for a model to run
+
+        job = self.job
+        found = verification.verify(
+            job.checkpoint, job.model, job.settings.to, path, entries=job.entries
+        )
+        if self.fingerprint is None:
+            return Checked(found)
+        written = verification.read_output(path)
+        return Checked(found, self.fingerprint(written.architecture))

@@ -6,6 +6,7 @@ the CPU, one model in memory at a time.
 
 from __future__ import annotations
 
+import gc
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,8 +19,8 @@ from torch import Tensor, nn
 from transformers import GPT2LMHeadModel
 
 from nanogpt_cli.checkpoints import Architecture, Checkpoint
-from nanogpt_cli.checkpoints.architecture import HEAD, WTE
 from nanogpt_cli.checkpoints.loading import load_weights
+from nanogpt_cli.checkpoints.stored_names import HEAD, WTE
 from nanogpt_cli.checkpoints.tensors import TensorReader
 from nanogpt_cli.checkpoints.zero_biases import is_bias
 from nanogpt_cli.conversion.hf_folder import ACTIVATION_NAMES
@@ -57,26 +58,30 @@ def is_transformers(checkpoint: Checkpoint) -> bool:
 
 def run_source(
     checkpoint: Checkpoint, architecture: Architecture, ids: Tensor, *, rounded: str | None = None
-) -> Tensor:
-    """Return a source's logits, (T, V) float32.
+) -> tuple[Tensor, Tensor]:
+    """Return a source's logits, (T, V) float32: as it is, and with its weights rounded.
 
     Args:
         checkpoint: the source.
         architecture: it, with the activation that was asked for.
         ids: (1, T).
-        rounded: round the weights to this type first.
+        rounded: the type to round to; None leaves the second result the first.
     """
+    _forget_models()
     if is_transformers(checkpoint):
         model: nn.Module = _assemble(checkpoint, architecture)
     else:
         model = load_weights(architecture)
-    if rounded is not None:
-        _round(model, getattr(torch, rounded))
-    return _run(model, ids)
+    exact = _run(model, ids)
+    if rounded is None:
+        return exact, exact
+    _round(model, getattr(torch, rounded))
+    return exact, _run(model, ids)
 
 
 def run_file(checkpoint: Checkpoint, ids: Tensor) -> Tensor:
     """Return the logits of an output in nanoGPT's layout, (T, V) float32."""
+    _forget_models()
     return _run(load_weights(checkpoint.architecture), ids)
 
 
@@ -86,6 +91,7 @@ def run_folder(folder: Path, ids: Tensor) -> Tensor:
     Raises:
         VerificationError: transformers misses a weight, or finds one that it cannot use.
     """
+    _forget_models()
     with _quiet():
         model, found = _library().GPT2LMHeadModel.from_pretrained(
             folder,
@@ -119,6 +125,11 @@ def compare_logits(expected: Tensor, found: Tensor) -> LogitFigures:
     )
 
 
+def _forget_models() -> None:
+    """Free a model that refers to itself: it would outlive its turn, and two be in memory."""
+    gc.collect()
+
+
 @torch.no_grad()
 def _run(model: nn.Module, ids: Tensor) -> Tensor:
     model.eval()
@@ -132,7 +143,7 @@ def _run(model: nn.Module, ids: Tensor) -> Tensor:
 @torch.no_grad()
 def _round(model: nn.Module, dtype: torch.dtype) -> None:
     for parameter in model.parameters():
-        parameter.data = parameter.data.to(dtype).to(torch.float32)
+        parameter.copy_(parameter.to(dtype))  # in place: a second model would be in memory
 
 
 def _assemble(checkpoint: Checkpoint, architecture: Architecture) -> GPT2LMHeadModel:

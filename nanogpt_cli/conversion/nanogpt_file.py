@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from nanogpt_cli.checkpoints import Checkpoint
-from nanogpt_cli.checkpoints.architecture import HEAD, WTE
-from nanogpt_cli.checkpoints.contents import TensorInfo
 from nanogpt_cli.checkpoints.envelope import MODEL_ARGS, OWN_KEY
+from nanogpt_cli.checkpoints.records import entries_of
+from nanogpt_cli.checkpoints.stored_names import HEAD, WTE
 from nanogpt_cli.checkpoints.torch_pickle import ordered
 from nanogpt_cli.checkpoints.writing import Stored
 from nanogpt_cli.config import GPTConfig
@@ -18,9 +19,9 @@ from nanogpt_cli.conversion.optimizer import (
     fresh_optimizer,
     stored_optimizer,
 )
+from nanogpt_cli.conversion.plain import NotPlainError, plain, plain_entries
 from nanogpt_cli.conversion.plan import ModelPlan
 from nanogpt_cli.conversion.settings import ConversionSettings
-from nanogpt_cli.pickles import Global, Record
 
 ARGUMENTS = ("n_layer", "n_head", "n_embd", "block_size", "bias", "vocab_size", "dropout")
 """What GPTConfig(**model_args) takes, in train.py's order."""
@@ -64,19 +65,19 @@ def plan_surroundings(
         "model_args": {name: getattr(model.config, name) for name in ARGUMENTS},
         "iter_num": NO_ITERATIONS if iter_num is None else iter_num,
         "best_val_loss": NO_LOSS if best_val_loss is None else best_val_loss,
-        "config": _train_config(root, model.config),
+        "config": _train_config(root, model.config, left_out),
         OWN_KEY: {"activation": model.config.activation},
     }
     extras = {name: value for name, value in root.items() if name not in KNOWN_ENTRIES}
     extras.pop(checkpoint.architecture.envelope.key, None)
+    entries = {name: value for name, value in entries.items() if value is not None}
     if settings.weights_only:
         left_out += [f"the entry {name!r}" for name in extras]
     else:
-        entries |= {name: plain(value) for name, value in extras.items()}
+        entries |= plain_entries(extras, left_out)
     foreign = [name for name in checkpoint.architecture.envelope.model_args if _is_foreign(name)]
     left_out += [f"{name!r} of model_args, which nanoGPT lacks" for name in foreign]
-    kept = {name: value for name, value in entries.items() if value is not None}
-    return Surroundings(kept, kind, tuple(left_out), tuple(notes))
+    return Surroundings(entries, kind, tuple(left_out), tuple(notes))
 
 
 def build_root(
@@ -87,34 +88,6 @@ def build_root(
     if config.tied_head:
         model[HEAD] = weights[WTE]
     return {"model": ordered(model), **surroundings.entries}
-
-
-def plain(value: object) -> object:
-    """Return a value of a pickle in the plain types that torch's weights-only reader takes.
-
-    An object of a class becomes the dict of its fields, a bare name its text.
-    """
-    if isinstance(value, Record):
-        return plain(value.items if value.items is not None else value.fields or list(value.args))
-    if isinstance(value, dict):
-        return {_plain_key(key): plain(entry) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [plain(entry) for entry in value]
-    if isinstance(value, tuple):
-        return tuple(plain(entry) for entry in value)
-    if isinstance(value, set | frozenset):
-        return [plain(entry) for entry in sorted(value, key=repr)]
-    if isinstance(value, Global):
-        return value.name
-    if isinstance(value, bytearray):
-        return bytes(value)
-    if value is None or isinstance(value, bool | int | float | str | bytes | TensorInfo):
-        return value
-    return repr(value)
-
-
-def _plain_key(key: object) -> object:
-    return key if isinstance(key, str | int | float | bool | bytes) else repr(key)
 
 
 def _is_foreign(name: str) -> bool:
@@ -128,16 +101,19 @@ def _entries_of(checkpoint: Checkpoint) -> Mapping[str, object]:
     return root if isinstance(root, dict) and not is_bare else {}
 
 
-def _train_config(root: Mapping[str, object], config: GPTConfig) -> object:
+def _train_config(
+    root: Mapping[str, object], config: GPTConfig, left_out: list[str]
+) -> dict[str, object] | None:
     """Return nanoGPT's `config`, its sizes those of the output, or None where there is none."""
-    found = root.get("config")
-    if not isinstance(found, dict | Record):
+    found = entries_of(root.get("config"))
+    if found is None:
         return None
-    settings = plain(found)
-    if not isinstance(settings, dict):
-        return None
-    sizes = {name: getattr(config, name) for name in ("vocab_size", "bias") if name in settings}
-    return {**settings, **sizes}
+    named = {name: value for name, value in found.items() if isinstance(name, str)}
+    settings = plain_entries(named, left_out)
+    for name in ("vocab_size", "bias"):
+        if name in settings:
+            settings[name] = getattr(config, name)
+    return settings
 
 
 def _plan_optimizer(
@@ -160,7 +136,7 @@ def _plan_optimizer(
     elif held is not None:
         kept = _kept_optimizer(held, checkpoint, model)
         if kept is not None:
-            return plain(kept), "kept"
+            return kept, "kept"
         notes.append("the source's optimizer does not fit the model in the output: left out")
         left_out.append("the optimizer")
     notes.append(
@@ -174,6 +150,10 @@ def _kept_optimizer(
 ) -> Mapping[str, object] | None:
     """Return the source's optimizer as it fits the output, or None."""
     source = checkpoint.architecture
+    try:
+        held = cast("Mapping[str, object]", plain(dict(held)))
+    except NotPlainError:
+        return None
     if model.config.bias != source.config.bias:
         return None
     is_nanogpts = source.envelope.family == "nanogpt"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
 
@@ -24,13 +24,21 @@ from nanogpt_cli.conversion.report import (
 SCHEMA = "nanogpt.conversion/1"
 
 
+@dataclass(frozen=True)
+class Checked:
+    """What reading an output again gave; nothing where that was not asked for."""
+
+    verification: Verification | None = None
+    fingerprint: str | None = None
+
+
 def make_report(
     job: Job,
     *,
     dry_run: bool = False,
     files: tuple[OutputFile, ...] = (),
     loss: CastLoss | None = None,
-    verification: Verification | None = None,
+    checked: Checked = Checked(),
 ) -> ConversionReport:
     """Return the account of a conversion; see ConversionReport for the parts."""
     config, entries = job.model.config, job.entries or {}
@@ -60,8 +68,8 @@ def make_report(
         files=files,
         output_bytes=output_bytes,
         cast=_cast(loss),
-        fingerprint=None,
-        verification=verification,
+        fingerprint=checked.fingerprint,
+        verification=checked.verification,
         notes=job.notes,
     )
 

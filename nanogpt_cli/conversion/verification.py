@@ -191,12 +191,10 @@ def compare_models(
     """
     V = model.config.vocab_size
     ids = fixed_ids(model.config.block_size, V)
-    # Rows of the vocabulary that were dropped have no counterpart.
-    exact = run_source(checkpoint, model.architecture, ids)[:, :V]
     rounded = _rounding(model)
-    expected = exact
-    if rounded is not None:
-        expected = run_source(checkpoint, model.architecture, ids, rounded=rounded)[:, :V]
+    exact, expected = run_source(checkpoint, model.architecture, ids, rounded=rounded)
+    # Rows of the vocabulary that were dropped have no counterpart.
+    exact, expected = exact[:, :V], expected[:, :V]
     found = run_folder(written.located.path, ids) if target == "hf" else run_file(written, ids)
     figures = compare_logits(expected, found)
     return figures, None if rounded is None else compare_logits(exact, found)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
 import types
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from conversion_files import build_gpt2, load_pt, same_tensors, save_gpt2, to
-from model_files import build, envelope, save_nanogpt
+from model_files import ALPHABET, build, envelope, save_meta, save_nanogpt
 
 from nanogpt_cli.errors import CheckpointError
 from nanogpt_cli.model import GPT, GPTConfig
@@ -135,8 +137,6 @@ def test_a_fresh_optimizer_has_the_settings_of_the_file(tmp_path: Path) -> None:
 
 
 def test_trimming_cuts_the_moments_of_the_embedding_too(tmp_path: Path) -> None:
-    from model_files import ALPHABET, save_meta
-
     save_meta(tmp_path)
     source, _, _ = trained(tmp_path / "ckpt.pt", vocab_size=72)
     report = to(source, tmp_path / "out.pt", trim_vocab=True)
@@ -188,6 +188,33 @@ def test_objects_of_classes_become_plain_dicts(tmp_path: Path) -> None:
     file = load_pt(tmp_path / "out.pt")
     assert file["config"] == {"dataset": "letters", "vocab_size": 65, "out": "out"}
     assert file["scaler"] == {"scale": 2.0}
+
+
+def test_what_no_plain_type_stands_for_is_left_out_by_name(tmp_path: Path) -> None:
+    config = {"dataset": "letters", "started": datetime.date(2024, 1, 2)}
+    source = save_nanogpt(
+        tmp_path / "ckpt.pt", build(), config=config, noise=np.arange(3), seed=None
+    )
+    report = to(source, tmp_path / "out.pt")
+    file = load_pt(tmp_path / "out.pt")
+    assert file["config"] == {"dataset": "letters"}
+    assert "noise" not in file
+    assert file["seed"] is None
+    assert report.left_out == (
+        "the entry 'started', which holds a datetime.date",
+        "the entry 'noise', which holds a numpy.ndarray",
+    )
+
+
+def test_an_untied_model_is_trimmed_in_both_matrices(tmp_path: Path) -> None:
+    save_meta(tmp_path)
+    source, model, _ = trained(tmp_path / "ckpt.pt", vocab_size=70, tied_head=False)
+    to(source, tmp_path / "out.pt", trim_vocab=True)
+    file = load_pt(tmp_path / "out.pt")
+    assert torch.equal(file["model"]["lm_head.weight"], model.lm_head.weight[:65])
+    shapes = {tuple(entry["exp_avg"].shape) for entry in file["optimizer"]["state"].values()}
+    assert (65, 24) in shapes
+    assert (70, 24) not in shapes
 
 
 def test_foreign_arguments_do_not_reach_stock_code(tmp_path: Path) -> None:
