@@ -14,6 +14,9 @@ import typer
 
 from nanogpt_cli.cli import main
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+"""Tiny models gain nothing from more, and on a busy machine they wait for each other."""
+
 ROOT = Path(__file__).parents[1]
 
 NOISE = ("NO_COLOR", "FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS", "COLUMNS", "TERM")

@@ -47,8 +47,10 @@ class Settings:
     attention_dropout: float = 0.0
     batch_size: int = 4
     gradient_accumulation_steps: int = 1
-    max_iters: int = 12000
+    max_iters: int = 14000
     cooldown_iters: int = 4500
+    finish_iters: int = 2000
+    finish_rate: float = 5e-4
     eval_interval: int = 500
     respell_interval: int = 400
     merge_dropout: float = 0.2
@@ -57,7 +59,7 @@ class Settings:
     min_lr: float = 0.0
     decay_lr: bool = True
     warmup_iters: int = 200
-    lr_decay_iters: int = 12000
+    lr_decay_iters: int = 14000
     weight_decay: float = 0.3
     beta1: float = 0.9
     beta2: float = 0.99
@@ -70,12 +72,17 @@ class Settings:
 
 
 def cooling(settings: Settings, step: int) -> float:
-    """Return 1 until the cool-down begins, then a straight line to 0 at the end."""
-    return min(1.0, (settings.max_iters - step) / settings.cooldown_iters)
+    """Return 1 until the cool-down begins, then a straight line to 0 where the finish begins."""
+    left = settings.max_iters - settings.finish_iters - step
+    return min(1.0, max(0, left) / settings.cooldown_iters)
 
 
 def learning_rate(settings: Settings, step: int) -> float:
-    """Return the rate of one step: up a straight line, level, down with the cool-down."""
+    """Return the rate of one step: up a straight line, level, down with the cool-down; then a
+    last, lower slope, on which the watched part is trained on too."""
+    left = settings.max_iters - step
+    if left <= settings.finish_iters:
+        return settings.finish_rate * left / settings.finish_iters
     warmth = min(1.0, (step + 1) / settings.warmup_iters)
     return settings.learning_rate * warmth * cooling(settings, step)
 
@@ -86,6 +93,7 @@ class Run:
     def __init__(self, settings: Settings, text: str, ranks: dict[bytes, int]) -> None:
         self.settings = settings
         self.text = text
+        self.trained = len(text) - len(text) // settings.watched_part
         self.ranks = ranks
         torch.manual_seed(settings.seed)
         self.draws = torch.Generator().manual_seed(settings.seed)
@@ -111,7 +119,12 @@ class Run:
         step = self.step - self.step % self.settings.respell_interval
         skip = self.settings.merge_dropout * cooling(self.settings, step)
         draws = Random(self.settings.seed + step)
-        self.ids = torch.tensor(varied_ids(self.text, self.ranks, skip, draws))
+        text = self.text if self.is_finishing(step) else self.text[: self.trained]
+        self.ids = torch.tensor(varied_ids(text, self.ranks, skip, draws))
+
+    def is_finishing(self, step: int) -> bool:
+        """Return whether the watched part is trained on, too, and can be watched no more."""
+        return step >= self.settings.max_iters - self.settings.finish_iters
 
     def batch(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Return (B, T) inputs and targets from random places."""
@@ -199,6 +212,8 @@ def train(run: Run, state: Path, watched: list[int]) -> None:
         losses.append(run.advance())
         if run.step % settings.eval_interval == 0 or run.step == settings.max_iters:
             score = run.look(watched)
+            if run.step == settings.max_iters:
+                run.best = copy.deepcopy(run.average.state_dict())
             run.save(state)
             tokens = (run.step - first) * settings.batch_size * settings.block_size
             rate = tokens / (time.monotonic() - begun)
@@ -249,11 +264,10 @@ def main() -> None:
     text = given.text.read_text(encoding="utf-8")
     border = len(text) * 9 // 10
     ranks = train_ranks(text[:border], Settings.vocab_size)
-    trained = border - border // Settings.watched_part
-    run = Run(Settings(), text[:trained], ranks)
+    run = Run(Settings(), text[:border], ranks)
     run.restore(given.state)
     given.state.parent.mkdir(parents=True, exist_ok=True)
-    train(run, given.state, encoding_of(ranks).encode(text[trained:border]))
+    train(run, given.state, encoding_of(ranks).encode(text[run.trained : border]))
     write_files(run, ranks, text[border:], given.out)
 
 

@@ -66,6 +66,7 @@ def sample(
         rng=rng,
         stop=tuple(stop or ()),
         ignore_eos=ignore_eos,
+        special=special,
         logprobs=logprobs,
     )
     if logprobs is not None and not json:
@@ -74,7 +75,7 @@ def sample(
     output.note(f"sampling {name_checkpoint(opened)}")
     use_threads(threads)
     session = Session(opened, tokenizer=tokenizer, meta=meta, device=device, dtype=dtype)
-    encoded = session.encode(read_prompt(prompt, _stdin()), special=special)
+    encoded = session.encode(read_prompt(prompt, _stdin()), special=settings.special)
     for message in (*session.notes, *encoded.notes, *session.advise(settings)):
         output.note(message)
     timing = Timing()

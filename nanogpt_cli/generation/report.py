@@ -94,6 +94,15 @@ def digest_weights(architecture: Architecture) -> str:
     return digest.hexdigest()
 
 
+def digest_tokens(tokenizer: Tokenizer) -> str:
+    """Return a digest of a tokenizer's table, wherever it lies."""
+    digest = hashlib.sha256(tokenizer.separator)
+    for token in tokenizer.known_ids():
+        data = tokenizer.token_bytes(token)
+        digest.update(b"%d %d " % (token, len(data)) + data)
+    return digest.hexdigest()
+
+
 def spell_score(tokenizer: Tokenizer, score: TokenScore) -> dict[str, object]:
     """Return a token's score with its text, those of its alternatives under `top`."""
     top = [_spell(tokenizer, other) for other in score.alternatives]

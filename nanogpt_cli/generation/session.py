@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -15,7 +16,13 @@ from nanogpt_cli.generation.devices import choose_device, choose_dtype, idle_gpu
 from nanogpt_cli.generation.engine import NewToken, generate_ids
 from nanogpt_cli.generation.prompt import Prompt, PromptText, can_spell, encode_prompt
 from nanogpt_cli.generation.reference import build_seeded, generate_like_nanogpt
-from nanogpt_cli.generation.report import SampleReport, Timing, digest_weights, spell_score
+from nanogpt_cli.generation.report import (
+    SampleReport,
+    Timing,
+    digest_tokens,
+    digest_weights,
+    spell_score,
+)
 from nanogpt_cli.generation.settings import SampleSettings
 from nanogpt_cli.generation.stops import cut_at_stops
 from nanogpt_cli.generation.text import Piece, in_order, stream_text
@@ -163,11 +170,19 @@ class Session:
             return model
         return model.to(device=self.device, dtype=self.dtype)
 
+    @cached_property
+    def identity(self) -> dict[str, str]:
+        """What changes a text beside the settings: weights, tokens, number format."""
+        return {
+            "weights": digest_weights(self.checkpoint.architecture),
+            "tokens": digest_tokens(self.tokenizer),
+            "dtype": self.dtype_name,
+        }
+
     def report(self, prompt: Prompt, settings: SampleSettings, pieces: list[Piece]) -> SampleReport:
         """Return the report of one sample from all of its pieces."""
         ids = [piece.id for piece in pieces if piece.id is not None]
         scores = [piece.score for piece in pieces if piece.score is not None]
-        weights = digest_weights(self.checkpoint.architecture)
         return SampleReport(
             id=None,
             index=pieces[0].index,
@@ -180,7 +195,7 @@ class Session:
             dtype=self.dtype_name,
             prompt_tokens=len(prompt.ids),
             new_tokens=len(ids),
-            settings=settings.as_dict(weights=weights, tokenizer=self.tokenizer.source),
+            settings=settings.as_dict(**self.identity),
             logprobs=None
             if settings.logprobs is None
             else [spell_score(self.tokenizer, score) for score in scores],

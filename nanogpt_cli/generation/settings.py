@@ -30,6 +30,7 @@ class SampleSettings:
         seed: any integer (64 bits where `rng` is "nanogpt").
         rng: "per-sample", or "nanogpt" for sample.py's own loop.
         ignore_eos: go on past end-of-text.
+        special: whether `<|endoftext|>` in the prompt is the token.
 
     Raises:
         UsageError: a value out of range.
@@ -42,6 +43,7 @@ class SampleSettings:
     rng: str = "per-sample"
     stop: tuple[str, ...] = ()
     ignore_eos: bool = False
+    special: bool = True
     logprobs: int | None = None
 
     def __post_init__(self) -> None:
@@ -96,6 +98,7 @@ class SampleSettings:
             "rng": self.rng,
             "ignore_eos": self.ignore_eos,
             "stop": list(self.stop),
+            "special": self.special,
         }
         text = json.dumps({**values, **identity}, sort_keys=True, default=str)
         return {**values, "digest": hashlib.sha256(text.encode()).hexdigest()[:16]}

@@ -118,6 +118,22 @@ def test_json_rows_hold_what_scripts_rest_on(nanogpt: Run, letters: Path) -> Non
     assert cooler["settings"]["digest"] != digests[0]
 
 
+def test_the_digest_changes_with_whatever_changes_a_text(
+    nanogpt: Run, words: Path, tmp_path: Path
+) -> None:
+    def digest(path: Path, *options: Any) -> str:
+        row = nanogpt("sample", path, "-p", "a<|endoftext|>", "-m", 1, "--json", *options).rows[0]
+        return str(row["settings"]["digest"])
+
+    moved = tmp_path / "elsewhere" / "w.pt"
+    moved.parent.mkdir()
+    moved.write_bytes(words.read_bytes())
+    assert digest(words) == digest(words, "-n", 2) == digest(words, "-s", 5) == digest(moved)
+    changes: list[list[Any]] = [["--no-special"], ["--dtype", "bfloat16"], ["--top-p", 0.5]]
+    changes += [["--stop", "x"], ["--ignore-eos"], ["-m", 2], ["--rng", "nanogpt"]]
+    assert len({digest(words), *(digest(words, *change) for change in changes)}) == 8
+
+
 def test_the_digest_changes_with_the_weights(nanogpt: Run, tmp_path: Path) -> None:
     save_meta(tmp_path)
     digests = set()
