@@ -15,7 +15,8 @@ from conversion_files import build_gpt2, load_hf, load_pt, same_tensors, save_gp
 from model_files import ALPHABET, build, save_meta, save_nanogpt
 
 from nanogpt_cli.checkpoints import load_model, open_checkpoint
-from nanogpt_cli.errors import CheckpointError
+from nanogpt_cli.errors import CheckpointError, UsageError
+from nanogpt_cli.tokenizers.search import find_tokenizer
 
 library: Any = transformers
 
@@ -195,8 +196,6 @@ def test_the_tokenizer_of_a_folder_goes_along_with_its_added_tokens(tmp_path: Pa
     there = tmp_path / "elsewhere"
     there.mkdir()
     to(tmp_path / "out", there / "gpt2.pt")
-    from nanogpt_cli.tokenizers.search import find_tokenizer
-
     found, _ = find_tokenizer(vocab_size=50259, near=there)
     assert found.token_bytes(50258) == b"<|bot|>"
 
@@ -205,13 +204,12 @@ def test_the_demos_ranks_become_tables_that_transformers_loads(tmp_path: Path) -
     report = to("demo", tmp_path / "hf")
     assert report.tokenizer == "tiktoken"
     tokenizer = library.AutoTokenizer.from_pretrained(tmp_path / "hf")
-    from nanogpt_cli.tokenizers.search import find_tokenizer
-
-    own, _ = find_tokenizer(vocab_size=512, near=open_checkpoint("demo").folder)
+    demo = open_checkpoint("demo")
+    own, _ = find_tokenizer(vocab_size=demo.config.vocab_size, near=demo.folder)
     for text in ("First Citizen:\nBefore we proceed", "Zoë 日本 \U0001f600\n\n  x"):
         assert tokenizer(text)["input_ids"] == own.encode(text)
         assert tokenizer.decode(own.encode(text)) == text
-    assert (len(tokenizer), tokenizer.eos_token_id) == (512, None)
+    assert (len(tokenizer), tokenizer.eos_token_id) == (own.n_vocab, own.end_of_text)
 
 
 def test_no_tokenizer_is_a_note_and_no_failure(tmp_path: Path) -> None:
@@ -237,8 +235,6 @@ def test_a_tokenizer_travels_beside_a_file_only_where_it_would_not_be_found(
 
 
 def test_another_models_table_is_not_overwritten(tmp_path: Path) -> None:
-    from nanogpt_cli.errors import UsageError
-
     save_meta(tmp_path / "in")
     source = save_nanogpt(tmp_path / "in" / "ckpt.pt", build())
     other = save_meta(tmp_path / "out", ALPHABET[::-1])
