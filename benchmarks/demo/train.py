@@ -3,7 +3,7 @@
     python benchmarks/demo/train.py
 
 writes ckpt.pt and demo.tiktoken to --out. Stopped, it goes on where it was, from the state kept
-in --state. The text's last tenth is scored once, at the end, and decides nothing.
+in --state. The text's last tenth is scored at the end.
 """
 
 from __future__ import annotations

@@ -364,7 +364,7 @@ def test_killed_at_any_moment_it_leaves_the_old_or_the_new_whole(
     letters: Path, out: Path, name: str, to: str
 ) -> None:
     before = letters.read_bytes()
-    times = os.environ.get("KILL_TIMES", "6")
+    times = os.environ.get("KILL_TIMES", "4")
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", KILLED, letters, out, name, to, times],
         capture_output=True,

@@ -30,7 +30,7 @@ DTYPES = {
 }
 
 SLOW = settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
 )
 
 
