@@ -6,7 +6,6 @@ the CPU, one model in memory at a time.
 
 from __future__ import annotations
 
-import gc
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -67,7 +66,6 @@ def run_source(
         ids: (1, T).
         rounded: the type to round to; None leaves the second result the first.
     """
-    _forget_models()
     if is_transformers(checkpoint):
         model: nn.Module = _assemble(checkpoint, architecture)
     else:
@@ -81,7 +79,6 @@ def run_source(
 
 def run_file(checkpoint: Checkpoint, ids: Tensor) -> Tensor:
     """Return the logits of an output in nanoGPT's layout, (T, V) float32."""
-    _forget_models()
     return _run(load_weights(checkpoint.architecture), ids)
 
 
@@ -91,7 +88,6 @@ def run_folder(folder: Path, ids: Tensor) -> Tensor:
     Raises:
         VerificationError: transformers misses a weight, or finds one that it cannot use.
     """
-    _forget_models()
     with _quiet():
         model, found = _library().GPT2LMHeadModel.from_pretrained(
             folder,
@@ -123,11 +119,6 @@ def compare_logits(expected: Tensor, found: Tensor) -> LogitFigures:
         tolerance=tolerance,
         top1_agreement=agreeing,
     )
-
-
-def _forget_models() -> None:
-    """Free a model that refers to itself: it would outlive its turn, and two be in memory."""
-    gc.collect()
 
 
 @torch.no_grad()
