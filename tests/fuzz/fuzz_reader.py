@@ -36,6 +36,7 @@ from nanogpt_cli.tokenizers.meta import read_meta
 
 SLOW_SECONDS = 2.0
 MEMORY_BYTES = 6 << 30
+TELL_EVERY = 10_000
 READ_EVERY = 10
 """One of so many files that open has its tensors read, too."""
 
@@ -120,6 +121,9 @@ def run(seeds: list[Seed], inputs: int, seed: int, keep: Path | None = None) -> 
             data = mutate(start, rng)
             path.write_bytes(data)
             _try_one(path, start, tally, f"{seed}-{number}", keep)
+            if keep is not None and (number + 1) % TELL_EVERY == 0:
+                found = f"{number + 1:,} inputs, {len(tally.findings)} findings"
+                print(found, file=sys.stderr, flush=True)
     stop_watching()
     return tally
 
