@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -45,6 +45,71 @@ class NewToken:
     id: int | None
     finish_reason: str | None = None
     score: TokenScore | None = None
+
+
+@dataclass(frozen=True)
+class Request:
+    """One sample to make.
+
+    Args:
+        number: the caller's, given back as `NewToken.index`; no two alike in a run.
+        prompt: at least one id, each in [0, vocab_size). Requests that share one object share
+            its prefill when they follow each other.
+        draws: the sample's own uniforms.
+    """
+
+    number: int
+    prompt: Sequence[int]
+    draws: Draws
+
+
+class Engine:
+    """A model made ready to decode; it serves any number of runs, one at a time.
+
+    Args:
+        model: in eval mode.
+    """
+
+    def __init__(self, model: GPT) -> None:
+        self.model = model
+
+    def generate(
+        self,
+        requests: Iterable[Request],
+        sampler: Sampler,
+        *,
+        max_new_tokens: int,
+        end_of_text: int | None = None,
+        stopped: Container[int] = (),
+        logprobs: int | None = None,
+        batch_size: int | None = None,
+    ) -> Iterator[NewToken]:
+        """Serve requests, prompts of any lengths side by side; a request is taken when one ends.
+
+        Args:
+            requests: asked for lazily.
+            sampler: from logits to ids.
+            max_new_tokens: tokens a sample, at most.
+            end_of_text: the id that ends a sample, or None.
+            stopped: the numbers of requests to let go; looked into after every token.
+            logprobs: score each token, with so many alternatives; None for no scores.
+            batch_size: requests side by side, at most; None for what memory allows.
+
+        Raises:
+            NanoGPTError: logits that are not finite, or a drawn id outside the vocabulary.
+        """
+        for request in requests:
+            for token in generate_ids(
+                self.model,
+                request.prompt,
+                [request.draws],
+                sampler,
+                max_new_tokens=max_new_tokens,
+                end_of_text=end_of_text,
+                stopped={0} if request.number in stopped else (),
+                logprobs=logprobs,
+            ):
+                yield replace(token, index=request.number)
 
 
 def generate_ids(
