@@ -106,7 +106,7 @@ class Engine:
                 sampler,
                 max_new_tokens=max_new_tokens,
                 end_of_text=end_of_text,
-                stopped={0} if request.number in stopped else (),
+                stopped=_Alone(request.number, stopped),
                 logprobs=logprobs,
             ):
                 yield replace(token, index=request.number)
@@ -150,6 +150,15 @@ def generate_ids(
     for start in range(0, len(draws), batch):
         part = _Batch(first, draws[start : start + batch], sampler, start)
         yield from part.run(max_new_tokens, end_of_text, stopped, logprobs)
+
+
+@dataclass(frozen=True)
+class _Alone:
+    number: int
+    stopped: Container[int]
+
+    def __contains__(self, index: object) -> bool:
+        return self.number in self.stopped
 
 
 class _Prefill:

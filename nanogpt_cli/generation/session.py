@@ -13,7 +13,7 @@ from nanogpt_cli.checkpoints import Checkpoint, load_model
 from nanogpt_cli.checkpoints.loading import require_n_head
 from nanogpt_cli.config import GPTConfig
 from nanogpt_cli.generation.devices import choose_device, choose_dtype, idle_gpu_note
-from nanogpt_cli.generation.engine import NewToken, generate_ids
+from nanogpt_cli.generation.engine import Engine, NewToken, generate_ids
 from nanogpt_cli.generation.prompt import Prompt, PromptText, can_spell, encode_prompt
 from nanogpt_cli.generation.reference import build_seeded, generate_like_nanogpt
 from nanogpt_cli.generation.report import (
@@ -151,7 +151,7 @@ class Session:
             forbidden=forbidden_ids(self.tokenizer, self.config.vocab_size, self.device),
         )
         return generate_ids(
-            self.load(),
+            self.engine.model,
             prompt.ids,
             SampleDraws(settings.seed, prompt.ids, range(settings.num_samples)),
             sampler,
@@ -160,6 +160,11 @@ class Session:
             stopped=stopped,
             logprobs=settings.logprobs,
         )
+
+    @cached_property
+    def engine(self) -> Engine:
+        """The model made ready to decode, loaded when it is first asked for."""
+        return Engine(self.load())
 
     def load(self) -> GPT:
         """Return the model in eval mode, on its device and in its dtype."""
