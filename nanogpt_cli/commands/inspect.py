@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from nanogpt_cli import options, output
+from nanogpt_cli.commands.behaviour import Request, show
+from nanogpt_cli.commands.behaviour_options import PromptOpt, SaveOpt, ViewOpt, with_view_options
 from nanogpt_cli.commands.sample import name_checkpoint
 from nanogpt_cli.errors import CheckpointError, NanoGPTError, TokenizerError, UsageError
 
@@ -73,8 +75,18 @@ TreeOpt = Annotated[
 OptimizerOpt = Annotated[
     bool, _view_option("--optimizer", help="With --tensors, --stats: the optimizer's, too.")
 ]
+DtypeOpt = Annotated[
+    options.Dtype,
+    typer.Option(
+        "--dtype",
+        rich_help_panel=options.MODEL,
+        help="With a prompt: the number format that the weights are rounded to; the arithmetic is "
+        "float32. auto is bfloat16 or float16 on CUDA, as in sample.",
+    ),
+]
 
 
+@with_view_options(before="save")
 def inspect(
     checkpoint: options.CheckpointArg = None,
     tensors: TensorsOpt = False,
@@ -85,22 +97,33 @@ def inspect(
     sort: SortOpt = "file",
     tree: TreeOpt = False,
     optimizer: OptimizerOpt = False,
+    prompt: PromptOpt = None,
+    view: ViewOpt = None,
+    save: SaveOpt = None,
+    force: options.ForceOpt = False,
     tokenizer: options.TokenizerOpt = None,
     meta: options.MetaOpt = None,
     n_head: options.NHeadOpt = None,
+    device: options.DeviceOpt = "auto",
+    dtype: DtypeOpt = "float32",
+    threads: options.ThreadsOpt = None,
     offline: options.OfflineOpt = False,
     json: options.JsonOpt = False,
+    **of_view: Any,
 ) -> None:
     """Show what is in a checkpoint: its model, its training, where every byte went.
 
     Without a view, only names, shapes and settings are read. Nothing in a file is ever executed.
+    With a prompt, the model is run on it and the view shows what it does, in raw numbers.
 
-    Example: nanogpt inspect out/ckpt.pt --check
+    Example: nanogpt inspect out/ckpt.pt --prompt "To be" --view lens
     """
     from nanogpt_cli.checkpoints import open_checkpoint
     from nanogpt_cli.commands import inspect_views as views
 
-    require_one_view(tensors=tensors, stats=stats, check=check, diff=diff is not None)
+    request = Request(prompt, view, of_view, save, force)
+    asked = {"tensors": tensors, "stats": stats, "check": check, "diff": diff is not None}
+    require_one_view(**asked, prompt=prompt is not None)
     listing = views.Listing(pattern=pattern, sort=sort, optimizer=optimizer)
     note_without_effect(listing, tree=tree, tensors=tensors, stats=stats)
     try:
@@ -115,6 +138,9 @@ def inspect(
         views.show_stats(opened, listing, as_json=json)
     elif check:
         views.show_check(opened, tokenizer=tokenizer, meta=meta, as_json=json)
+    elif prompt is not None:
+        where = {"tokenizer": tokenizer, "meta": meta, "device": device, "dtype": dtype}
+        show(opened, request, as_json=json, threads=threads, **where)
     elif diff is not None:
         other = open_checkpoint(diff, n_head=n_head, offline=offline)
         tell(other)

@@ -1,0 +1,105 @@
+"""The options of `nanogpt inspect` that belong to its views of a model at work.
+
+An addition is an entry in OPTIONS, and its name in the `options` of its views. All default to
+None, so that what is given can be told from what is not.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from nanogpt_cli.inspection.behaviour import VIEWS
+
+PANEL = "With a prompt"
+
+
+def option(*flags: str, help: str, **more: Any) -> Any:
+    """Return a Typer option in this panel, without a default to show."""
+    settings = {"show_default": False, "rich_help_panel": PANEL, **more}
+    return typer.Option(*flags, help=help, **settings)
+
+
+PromptOpt = Annotated[
+    str | None,
+    option(
+        "--prompt",
+        "-p",
+        "--start",
+        help="Run the model on a text and look inside; FILE:path reads a file, - reads standard "
+        "input, an empty text is the start token, and FILE:x.bin is uint16 token ids such as "
+        "nanoGPT's val.bin.",
+    ),
+]
+ViewOpt = Annotated[
+    str | None,
+    option(
+        "--view",
+        metavar="NAME",
+        show_default="next",
+        help="; ".join(f"{view.name}: {view.help}" for view in VIEWS) + ".",
+    ),
+]
+SaveOpt = Annotated[
+    Path | None,
+    option(
+        "--save",
+        metavar="FILE",
+        readable=False,
+        help="Write the view's arrays to a .npz or .safetensors file.",
+    ),
+]
+
+OPTIONS: Mapping[str, Any] = {
+    "top": Annotated[
+        int | None,
+        option("--top", metavar="N", show_default="10", help="next: rows of the table."),
+    ],
+    "track": Annotated[
+        str | None,
+        option(
+            "--track",
+            metavar="TEXT",
+            help="next, lens: follow this token's rank and probability, too.",
+        ),
+    ],
+    "stride": Annotated[
+        int | None,
+        option(
+            "--stride",
+            metavar="N",
+            show_default="half of block_size",
+            help="surprisal: for a text longer than block_size, how far the window moves. Smaller "
+            "is slower and gives each token more context; 1 gives it all there is; block_size "
+            "scores whole windows side by side, as training does.",
+        ),
+    ],
+}
+"""By name, the type of each option that some view takes."""
+
+
+def with_view_options(before: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that gives a command with `**of_view` the OPTIONS.
+
+    Args:
+        before: the parameter that they stand before in the help.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command, eval_str=True)
+        named = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        place = [p.name for p in named].index(before)
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        named[place:place] = [
+            inspect.Parameter(name, keyword, default=None, annotation=annotation)
+            for name, annotation in OPTIONS.items()
+        ]
+        keywords = [p.replace(kind=keyword) for p in named]
+        command.__signature__ = signature.replace(parameters=keywords)  # type: ignore[attr-defined]
+        return command
+
+    return decorate
