@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from nanogpt_cli.checkpoints import Checkpoint, load_model
 from nanogpt_cli.checkpoints.loading import require_n_head
 from nanogpt_cli.config import GPTConfig
 from nanogpt_cli.generation.devices import choose_device, choose_dtype, idle_gpu_note
-from nanogpt_cli.generation.engine import Engine, NewToken, generate_ids
+from nanogpt_cli.generation.engine import Engine, NewToken, Request, generate_ids
 from nanogpt_cli.generation.prompt import Prompt, PromptText, can_spell, encode_prompt
 from nanogpt_cli.generation.reference import build_seeded, generate_like_nanogpt
 from nanogpt_cli.generation.report import (
@@ -159,6 +159,37 @@ class Session:
             end_of_text=None if settings.ignore_eos else self.tokenizer.end_of_text,
             stopped=stopped,
             logprobs=settings.logprobs,
+        )
+
+    def generate(
+        self,
+        requests: Iterable[Request],
+        settings: SampleSettings,
+        *,
+        stopped: Container[int] = (),
+        batch_size: int | None = None,
+    ) -> Iterator[NewToken]:
+        """Serve requests of any prompts with these settings, whose seed and number play no part.
+
+        Args:
+            requests: asked for lazily.
+            settings: `rng` is "per-sample".
+            stopped: the numbers of requests to let go; looked into after every token.
+            batch_size: requests side by side, at most; None for what memory allows.
+        """
+        sampler = Sampler(
+            settings.build_filters(),
+            greedy=settings.is_greedy,
+            forbidden=forbidden_ids(self.tokenizer, self.config.vocab_size, self.device),
+        )
+        return self.engine.generate(
+            requests,
+            sampler,
+            max_new_tokens=settings.max_new_tokens,
+            end_of_text=None if settings.ignore_eos else self.tokenizer.end_of_text,
+            stopped=stopped,
+            logprobs=settings.logprobs,
+            batch_size=batch_size,
         )
 
     @cached_property
