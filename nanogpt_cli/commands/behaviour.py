@@ -58,6 +58,12 @@ class Request:
                     f"{_flag(name)} means nothing to the view {chosen.name!r}",
                     hint=f"add --view {takers}, or leave {_flag(name)} out",
                 )
+        if self.save is not None and not chosen.saves:
+            savers = ", ".join(view.name for view in VIEWS if view.saves)
+            raise UsageError(
+                f"the view {chosen.name!r} has no arrays to save",
+                hint=f"leave --save out; {savers} have some",
+            )
         if self.force and self.save is None:
             raise UsageError("--force means nothing without --save", hint="leave it out")
 
@@ -101,7 +107,7 @@ def show(
         threads: CPU threads, None for as many as there are physical cores.
         session: what else `Session` takes.
     """
-    from nanogpt_cli.commands.convert_progress import show_progress
+    from nanogpt_cli.commands.behaviour_progress import show_steps
     from nanogpt_cli.generation.devices import use_threads
     from nanogpt_cli.inspection.behaviour.saving import check_save, save_arrays
 
@@ -114,11 +120,11 @@ def show(
         subject = subject.last_block()
     for message in subject.notes:
         output.note(message)
-    with show_progress(f"measuring {view.name}") as progress:
+    with show_steps(f"measuring {view.name}") as progress:
         report = view.measure(subject, progress=progress, **request.settings)
     if request.save is not None:
-        with show_progress(f"writing {request.save.name}") as progress:
-            size = save_arrays(request.save, report, progress)
+        with output.status(f"writing {request.save.name}"):
+            size = save_arrays(request.save, report)
         output.note(f"wrote {request.save} ({output.format_bytes(size)})")
     drawn = import_module(f"nanogpt_cli.commands.behaviour_{view.name}")
     output.emit(report, as_json, drawn.render)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import unicodedata
+from dataclasses import dataclass
 
-from nanogpt_cli.errors import TokenizerError
+from nanogpt_cli.errors import TokenizerError, UsageError, name_some
 from nanogpt_cli.tokenizers.base import Tokenizer
 
 SPACE = "\N{OPEN BOX}"
@@ -13,6 +14,30 @@ NO_TEXT = "(no text)"
 
 _HIDDEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs")
 _SHOWN = {" ": SPACE, "\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\"}
+
+
+@dataclass(frozen=True)
+class Token:
+    """One token of a text or of the vocabulary.
+
+    Args:
+        id: its row of wte.
+        text: decoded; bytes that are no whole character became U+FFFD.
+        bytes: as numbers; empty where the tokenizer has no text for it.
+        label: one visible line, as `label_token` makes it.
+    """
+
+    id: int
+    text: str
+    bytes: tuple[int, ...]
+    label: str
+
+
+def spell_token(tokenizer: Tokenizer, token: int) -> Token:
+    """Return what there is to say of a token."""
+    data = token_bytes(tokenizer, token)
+    text = (data or b"").decode("utf-8", errors="replace")
+    return Token(token, text, tuple(data or b""), label_token(tokenizer, token))
 
 
 def label_token(tokenizer: Tokenizer, token: int) -> str:
@@ -41,6 +66,23 @@ def _show(char: str) -> str:
         return char
     width = 2 if code < 0x80 else 4 if code < 0x10000 else 8
     return f"\\{'xuU'[width // 4]}{code:0{width}x}"
+
+
+def find_token(tokenizer: Tokenizer, text: str) -> int:
+    """Return the one token that a text is.
+
+    Raises:
+        UsageError: it is none, or several.
+    """
+    ids = tokenizer.encode(text)
+    if len(ids) != 1:
+        labels = name_some(label_token(tokenizer, token) for token in ids)
+        made = f"{len(ids)} tokens: {labels}" if ids else "no token"
+        raise UsageError(
+            f"{text!r} is {made}",
+            hint="give one token; a space before a word is often a part of it",
+        )
+    return ids[0]
 
 
 def token_bytes(tokenizer: Tokenizer, token: int) -> bytes | None:

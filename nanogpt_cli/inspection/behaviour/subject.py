@@ -15,7 +15,7 @@ from nanogpt_cli.errors import NanoGPTError, UsageError
 from nanogpt_cli.generation.diagnosis import name_bad_tensor
 from nanogpt_cli.generation.prompt import FILE_PREFIX, PromptText, encode_prompt
 from nanogpt_cli.generation.session import Session
-from nanogpt_cli.inspection.behaviour.labels import label_token
+from nanogpt_cli.inspection.behaviour.labels import Token, find_token, label_token, spell_token
 from nanogpt_cli.model import GPT
 from nanogpt_cli.tokenizers.base import Tokenizer
 
@@ -54,6 +54,26 @@ class Subject:
     def labels(self) -> list[str]:
         """The tokens as `label_token` shows them."""
         return [self.label(token) for token in self.ids]
+
+    @cached_property
+    def tokens(self) -> tuple[Token, ...]:
+        """The tokens with their texts."""
+        return tuple(self.spell(token) for token in self.ids)
+
+    def spell(self, token: int) -> Token:
+        """Return any token of the vocabulary with its text."""
+        return spell_token(self.tokenizer, token)
+
+    def find(self, text: str) -> int:
+        """Return the one token that a text is, which the model has.
+
+        Raises:
+            UsageError: it is none, or several, or one that the model lacks.
+        """
+        token, V = find_token(self.tokenizer, text), self.model.config.vocab_size
+        if token >= V:
+            raise UsageError(f"{text!r} is id {token}, and the model's {V} ids end at {V - 1}")
+        return token
 
     def label(self, token: int) -> str:
         """Return any token of the vocabulary as one visible line."""
