@@ -78,6 +78,46 @@ OPTIONS: Mapping[str, Any] = {
             "scores whole windows side by side, as training does.",
         ),
     ],
+    "layer": Annotated[
+        int | None,
+        option("--layer", metavar="L", help="attention: only the heads of this layer, from 0."),
+    ],
+    "head": Annotated[
+        int | None,
+        option("--head", metavar="H", help="attention, with --layer: draw where this head looks."),
+    ],
+    "average": Annotated[
+        bool | None,
+        option("--average", help="attention, with --layer: draw the mean over its heads."),
+    ],
+    "answer": Annotated[
+        str | None,
+        option(
+            "--answer",
+            metavar="TEXT",
+            show_default="the likeliest",
+            help="contributions: the token whose logit is taken apart.",
+        ),
+    ],
+    "against": Annotated[
+        str | None,
+        option(
+            "--against",
+            metavar="TEXT",
+            show_default="the mean of all",
+            help="contributions: the token whose logit it is compared with.",
+        ),
+    ],
+    "position": Annotated[
+        int | None,
+        option(
+            "--position",
+            metavar="N",
+            show_default="the last",
+            help="contributions: the token after which the answer would come, from 0; -1 is the "
+            "last.",
+        ),
+    ],
 }
 """By name, the type of each option that some view takes."""
 

@@ -21,9 +21,19 @@ if TYPE_CHECKING:
 
     from nanogpt_cli.inspection.behaviour.subject import Subject
 
-    Arrays = Mapping[str, ndarray[Any, Any]]
+__all__ = [
+    "VIEWS",
+    "Arrays",
+    "BehaviourReport",
+    "Progress",
+    "View",
+    "bulk",
+    "find_view",
+    "no_progress",
+]
 
-__all__ = ["VIEWS", "BehaviourReport", "Progress", "View", "bulk", "find_view", "no_progress"]
+Arrays = Mapping[str, "ndarray[Any, Any]"]
+"""numpy arrays by name."""
 
 Progress = Callable[[int, int], None]
 """Called with steps done, and in all."""
@@ -94,10 +104,15 @@ VIEWS: tuple[View, ...] = (
         whole_text=True,
     ),
     View("lens", "what the model would say after each layer", "lens", ("track",)),
-    View("attention", "where each head looks", "attention"),
-    View("contributions", "which parts speak for an answer", "contributions"),
+    View("attention", "where each head looks", "attention", ("layer", "head", "average")),
+    View(
+        "contributions",
+        "which parts speak for an answer",
+        "contributions",
+        ("answer", "against", "position"),
+    ),
     View("activations", "norms, idle units and outliers in each layer", "activations"),
-    View("ablation", "what the loss is without each head and layer", "ablation"),
+    View("ablation", "what the loss is without each head and layer", "ablation", whole_text=True),
 )
 
 
