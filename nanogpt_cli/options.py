@@ -24,6 +24,7 @@ GENERAL = "General"
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 Rng = Literal["per-sample", "nanogpt"]
+Color = Literal["off", "prob"]
 
 CheckpointArg = Annotated[
     str | None,
@@ -53,6 +54,16 @@ SpecialOpt = Annotated[
         "--special/--no-special",
         rich_help_panel=PROMPT,
         help="Whether <|endoftext|> in the prompt is the end-of-text token, or plain text.",
+    ),
+]
+InteractiveOpt = Annotated[
+    bool,
+    typer.Option(
+        "--interactive",
+        "-i",
+        rich_help_panel=PROMPT,
+        help="Keep the model loaded and read prompts, one a line, and commands such as "
+        "/set temperature 0.5; /help lists them.",
     ),
 ]
 TokenizerOpt = Annotated[
@@ -202,6 +213,15 @@ JsonOpt = Annotated[
     bool,
     typer.Option(
         "--json", rich_help_panel=OUTPUT, help="Print JSON with raw numbers instead of text."
+    ),
+]
+ColorOpt = Annotated[
+    Color,
+    typer.Option(
+        "--color",
+        rich_help_panel=OUTPUT,
+        help="prob: colour each token by the probability that the model alone gave it; the legend "
+        "is on stderr. Text stays plain in a pipe, unless FORCE_COLOR is set.",
     ),
 ]
 LogprobsOpt = Annotated[

@@ -14,7 +14,7 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -33,6 +33,10 @@ class Report(Protocol):
 
 
 R = TypeVar("R", bound=Report)
+
+
+TRUE_COLOR = 1 << 24
+_FORCED_DEPTHS = {"2": 256, "3": TRUE_COLOR}
 
 
 class StdoutClosedError(BrokenPipeError):
@@ -133,14 +137,45 @@ def _console_for(drawn: RenderableType) -> Console:
     return console
 
 
-def write_text(text: str) -> None:
+def write_text(text: str, style: str | None = None) -> None:
     """Write `text` to stdout as it is, in UTF-8, and flush; lone surrogates become U+FFFD.
 
-    On a terminal, control characters are shown instead of obeyed: a model may emit any.
+    On a terminal, control characters are shown instead of obeyed: a model may emit any. So they
+    are in a style, which only a terminal is in the end to see.
+
+    Args:
+        style: codes such as `1;31`, "" for none among text that has them; see `color_depth`.
     """
-    if sys.stdout.isatty():
+    if style is not None or sys.stdout.isatty():
         text = re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", lambda found: visible(found[0]), text)
-    _write(text)
+    _write(_styled(text, style) if style else text)
+
+
+def _styled(text: str, style: str) -> str:
+    """Return `text` in a style that ends with every line, so that none is left open."""
+    return re.sub("[^\n]+", lambda found: f"\x1b[{style}m{found[0]}\x1b[0m", text)
+
+
+def color_depth(name: str) -> tuple[int, str]:
+    """Return how many colours "stdout" or "stderr" takes, 0, 16, 256 or TRUE_COLOR; and why none.
+
+    FORCE_COLOR may say it: 0 none, 2 for 256, 3 for all; else COLORTERM and TERM do.
+    """
+    forced = os.environ.get("FORCE_COLOR", "")
+    term, stream = os.environ.get("TERM", ""), getattr(sys, name)
+    if os.environ.get("NO_COLOR"):
+        return 0, "NO_COLOR is set"
+    if forced in ("0", "false"):
+        return 0, f"FORCE_COLOR is {forced}"
+    if not forced and not stream.isatty():
+        return 0, f"{name} is no terminal (FORCE_COLOR=1 colours it nevertheless)"
+    if not forced and term in ("dumb", "unknown"):
+        return 0, f"the terminal is {term}"
+    if forced in _FORCED_DEPTHS:
+        return _FORCED_DEPTHS[forced], ""
+    if os.environ.get("COLORTERM") in ("truecolor", "24bit") or term.endswith("-direct"):
+        return TRUE_COLOR, ""
+    return (256 if "256color" in term else 16), ""
 
 
 def _write(text: str) -> None:
@@ -190,8 +225,17 @@ def note(message: str) -> None:
         _say_once(f"note: {message}")
 
 
-def close_with(line: str) -> None:
-    """Print a run's last line to stderr as it is; -q silences it."""
+def note_styled(spans: Iterable[tuple[str, str]]) -> None:
+    """Print a line of texts and their styles to stderr, plain where it takes none; -q silences."""
+    has_color = color_depth("stderr")[0] > 0
+    line = "".join(_styled(text, style) if style and has_color else text for text, style in spans)
+    if not _session.quiet:
+        with contextlib.suppress(OSError, ValueError):
+            print(line, file=sys.stderr, flush=True)
+
+
+def remark(line: str) -> None:
+    """Print a line to stderr as it is, however often it comes; -q silences it."""
     if not _session.quiet:
         say(line)
 

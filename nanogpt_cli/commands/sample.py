@@ -6,24 +6,27 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO
 
+import typer
+
 from nanogpt_cli import options, output
+from nanogpt_cli.commands.interactive import converse
+from nanogpt_cli.commands.sample_color import choose_paint
+from nanogpt_cli.commands.sample_text import Manner, print_samples
 from nanogpt_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from nanogpt_cli.checkpoints import Checkpoint
     from nanogpt_cli.generation.prompt import Prompt
-    from nanogpt_cli.generation.report import Timing
     from nanogpt_cli.generation.session import Session
     from nanogpt_cli.generation.settings import SampleSettings
     from nanogpt_cli.generation.text import Piece
-
-SEPARATOR = "-" * 15
 
 
 @options.with_filter_options(before="seed")
 def sample(
     checkpoint: options.CheckpointArg = None,
     prompt: options.PromptOpt = None,
+    interactive: options.InteractiveOpt = False,
     special: options.SpecialOpt = True,
     tokenizer: options.TokenizerOpt = None,
     meta: options.MetaOpt = None,
@@ -40,6 +43,7 @@ def sample(
     offline: options.OfflineOpt = False,
     echo: options.EchoOpt = True,
     stream: options.StreamOpt = True,
+    color: options.ColorOpt = "off",
     json: options.JsonOpt = False,
     logprobs: options.LogprobsOpt = None,
     **filters: float,
@@ -54,7 +58,6 @@ def sample(
     from nanogpt_cli.checkpoints import open_checkpoint
     from nanogpt_cli.generation.devices import use_threads
     from nanogpt_cli.generation.prompt import read_prompt
-    from nanogpt_cli.generation.report import Timing
     from nanogpt_cli.generation.session import Session
     from nanogpt_cli.generation.settings import SampleSettings
 
@@ -71,20 +74,25 @@ def sample(
     )
     if logprobs is not None and not json:
         raise UsageError("--logprobs are printed in JSON alone", hint="add --json")
+    _refuse_odd_company(color=color, interactive=interactive, json=json, rng=rng, prompt=prompt)
     opened = open_checkpoint(checkpoint, n_head=n_head, offline=offline)
     output.note(f"sampling {name_checkpoint(opened)}")
     use_threads(threads)
     session = Session(opened, tokenizer=tokenizer, meta=meta, device=device, dtype=dtype)
-    encoded = session.encode(read_prompt(prompt, _stdin()), special=settings.special)
-    for message in (*session.notes, *encoded.notes, *session.advise(settings)):
+    for message in session.notes:
         output.note(message)
-    timing = Timing()
-    pieces = session.sample(encoded, settings, timing)
+    if interactive:
+        raise typer.Exit(
+            converse(session, settings, Manner(echo, stream, choose_paint(color)), prompt)
+        )
+    encoded = session.encode(read_prompt(prompt, _stdin()), special=settings.special)
+    for message in (*encoded.notes, *session.advise(settings)):
+        output.note(message)
     if json:
-        _write_json(session, encoded, settings, pieces)
-    else:
-        _write_text(pieces, session.opening(encoded) if echo else "", stream=stream)
-        output.close_with(summarise(session, settings, timing))
+        _write_json(session, encoded, settings, session.sample(encoded, settings))
+        return
+    manner = Manner(echo, stream, choose_paint(color))
+    print_samples(session, encoded, manner.scored(settings), manner)
 
 
 def name_checkpoint(checkpoint: Checkpoint) -> str:
@@ -101,37 +109,34 @@ def name_checkpoint(checkpoint: Checkpoint) -> str:
     return ", ".join(facts)
 
 
-def summarise(session: Session, settings: SampleSettings, timing: Timing) -> str:
-    """Return the closing line of a run in text mode."""
-    facts = [f"{timing.new_tokens} tokens" if timing.new_tokens != 1 else "1 token"]
-    if timing.tokens_per_second is not None and timing.first_token_seconds is not None:
-        facts.append(f"{timing.tokens_per_second:.1f} tokens/s")
-        facts.append(f"first token after {output.format_seconds(timing.first_token_seconds)}")
-    facts += [str(session.device), session.dtype_name, f"seed {settings.seed}"]
-    facts.append(f"finished by {' and '.join(timing.finish_reasons)}")
-    return ", ".join(facts)
+def _refuse_odd_company(
+    *, color: str, interactive: bool, json: bool, rng: str, prompt: str | None
+) -> None:
+    """Refuse flags that leave nothing to do for each other."""
+    if color != "off" and json:
+        raise UsageError(
+            f"--color {color} is for text, and --json prints none",
+            hint="--logprobs 0 adds the probabilities to the JSON",
+        )
+    if color != "off" and rng == "nanogpt":
+        raise UsageError(
+            f"--rng nanogpt is sample.py's own loop, which gives no --color {color}",
+            hint="leave one of them out",
+        )
+    if interactive and json:
+        raise UsageError(
+            "--interactive prints text, and --json asks for rows",
+            hint="--prompts FILE reads many prompts and writes rows",
+        )
+    if interactive and prompt == "-":
+        raise UsageError(
+            "--interactive reads standard input itself, and --prompt - would leave it nothing",
+            hint="leave out --prompt -",
+        )
 
 
 def _stdin() -> BinaryIO | None:
     return getattr(sys.stdin, "buffer", None)
-
-
-def _write_text(pieces: Iterator[Piece], opening: str, *, stream: bool) -> None:
-    """Print samples with a line of hyphens between, as they grow or each when it is done."""
-    held: list[str] = []
-    write = output.write_text if stream else held.append
-    started = False
-    for piece in pieces:
-        if not started:
-            write((f"{SEPARATOR}\n" if piece.index else "") + opening)
-            started = True
-        if piece.text:
-            write(piece.text)
-        if piece.finish_reason is not None:
-            write("\n")
-            started = False
-            output.write_text("".join(held))
-            held.clear()
 
 
 def _write_json(
