@@ -1,0 +1,122 @@
+"""Who takes part: each peer's environment, and the variants of it that are timed.
+
+To add an engine: a worker beside the others, its peer and its variants here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+TORCH = "torch==2.13.0"
+SAFETENSORS = "safetensors==0.8.0"
+NUMPY = "numpy==2.4.6"
+
+
+@dataclass(frozen=True)
+class Peer:
+    """An engine's home.
+
+    Args:
+        module: the worker's, below `benchmarks.workers`.
+        requirements: of its own environment; none for what runs in the harness's.
+        build: variables while it is installed.
+        environment: variables of the running worker, beside the thread counts.
+    """
+
+    module: str
+    requirements: tuple[str, ...] = ()
+    build: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+PEERS = {
+    "ours": Peer("ours"),
+    "nanogpt": Peer("nanogpt"),
+    "hf": Peer("hf", (TORCH, "transformers==5.24.0", SAFETENSORS, NUMPY)),
+    "ctranslate2": Peer("ctranslate2_peer", ("ctranslate2==4.8.5", SAFETENSORS, NUMPY)),
+    "llama.cpp": Peer(
+        "llama_cpp_peer",
+        ("llama-cpp-python==0.3.36", "gguf==0.19.0", SAFETENSORS, NUMPY),
+        build={
+            "CMAKE_ARGS": "-DGGML_NATIVE=ON -DCMAKE_BUILD_TYPE=Release "
+            "-DLLAVA_BUILD=OFF -DLLAMA_CURL=OFF",
+            "FORCE_CMAKE": "1",
+            "PIP_NO_BINARY": "llama-cpp-python",
+        },
+    ),
+    "openvino": Peer(
+        "openvino_peer", (TORCH, "optimum-intel==2.2.0", "openvino==2026.4.1", SAFETENSORS)
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One engine in one number format.
+
+    Args:
+        peer: a name of PEERS.
+        dtype: the format, as the worker knows it.
+        bits: that one weight takes in memory, scales included.
+        exact: whether its arithmetic is float32 throughout, so that its ids must be the
+            reference's.
+        options: more for the worker.
+        suffix: what tells it from another variant of the same format.
+    """
+
+    peer: str
+    dtype: str
+    bits: float
+    exact: bool = False
+    options: Mapping[str, object] = field(default_factory=dict)
+    suffix: str = ""
+
+    @property
+    def name(self) -> str:
+        """How it is asked for and listed."""
+        return f"{self.peer}/{self.dtype}{self.suffix}"
+
+
+REFERENCE = "nanogpt/float32"
+YARDSTICK = "hf/float32"
+
+VARIANTS = (
+    Variant("ours", "float32", 32, exact=True),
+    Variant("ours", "float16", 16),
+    Variant("ours", "bfloat16", 16),
+    Variant("ours", "float32", 8, options={"quantize": "int8"}, suffix="+int8"),
+    Variant("ours", "float32", 32, True, {"compile": True}, "+compile"),
+    Variant("ours", "float16", 16, False, {"compile": True}, "+compile"),
+    Variant("ours", "float32", 8, False, {"quantize": "int8", "compile": True}, "+int8+compile"),
+    Variant("nanogpt", "float32", 32, exact=True),
+    Variant("hf", "float32", 32, exact=True),
+    Variant("hf", "bfloat16", 16),
+    Variant("ctranslate2", "float32", 32, exact=True),
+    Variant("ctranslate2", "int8", 8),
+    Variant("llama.cpp", "f32", 32, exact=True),
+    Variant("llama.cpp", "f16", 16),
+    Variant("llama.cpp", "q8_0", 8.5),
+    Variant("openvino", "float32", 32, exact=True),
+    Variant("openvino", "bfloat16", 16),
+)
+
+
+def find_variants(patterns: str) -> list[Variant]:
+    """Return the variants that any of the patterns names, in the order of VARIANTS.
+
+    Args:
+        patterns: names with `*`, or peers, separated by commas.
+
+    Raises:
+        ValueError: a pattern that fits none.
+    """
+    chosen = []
+    for pattern in patterns.split(","):
+        fitting = [v for v in VARIANTS if v.peer == pattern or fnmatchcase(v.name, pattern)]
+        if not fitting:
+            known = ", ".join(variant.name for variant in VARIANTS)
+            raise ValueError(f"no engine fits {pattern!r}: known are {known}")
+        chosen += fitting
+    return [variant for variant in VARIANTS if variant in chosen]
