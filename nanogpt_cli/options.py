@@ -17,6 +17,7 @@ from nanogpt_cli.sampling import PIPELINE, Filter
 
 PROMPT = "Prompt"
 SAMPLING = "Sampling"
+BATCH = "Many prompts"
 MODEL = "Model"
 OUTPUT = "Output"
 GENERAL = "General"
@@ -137,6 +138,63 @@ IgnoreEosOpt = Annotated[
         "--ignore-eos",
         rich_help_panel=SAMPLING,
         help="Go on after an end-of-text token instead of stopping there.",
+    ),
+]
+
+PromptsOpt = Annotated[
+    str | None,
+    typer.Option(
+        "--prompts",
+        metavar="FILE",
+        rich_help_panel=BATCH,
+        show_default=False,
+        help="Continue every prompt of a file, - for standard input: a plain line each, or, where "
+        'the first line is a JSON object with a prompt, JSON Lines: {"prompt": "...", "id": "...", '
+        '"seed": 1}, of which id and seed may be left out. Blank lines are skipped. The samples '
+        "come as JSON, a line each, in the order of the prompts.",
+    ),
+]
+RowsOpt = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        readable=False,
+        rich_help_panel=BATCH,
+        show_default="standard output",
+        help="Where the samples of --prompts go; a line is written when it is whole.",
+    ),
+]
+BatchSizeOpt = Annotated[
+    int | None,
+    typer.Option(
+        "--batch-size",
+        rich_help_panel=BATCH,
+        show_default="what memory allows",
+        help="Samples to make side by side, at most; it changes no text.",
+    ),
+]
+ResumeOpt = Annotated[
+    bool,
+    typer.Option(
+        "--resume",
+        rich_help_panel=BATCH,
+        help="Go on with the output of an interrupted run: keep its rows, make the others.",
+    ),
+]
+ReplaceOpt = Annotated[
+    bool,
+    typer.Option("--force", rich_help_panel=BATCH, help="Replace an output that exists already."),
+]
+ShardOpt = Annotated[
+    str | None,
+    typer.Option(
+        "--shard",
+        metavar="I/N",
+        rich_help_panel=BATCH,
+        show_default="RANK and WORLD_SIZE, else all",
+        help="Take one row in N alone, from row I on, counted from 0.",
     ),
 ]
 

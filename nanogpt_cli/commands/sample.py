@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import typer
 
 from nanogpt_cli import options, output
+from nanogpt_cli.commands import sample_batch, sample_batch_plan
 from nanogpt_cli.commands.interactive import converse
 from nanogpt_cli.commands.sample_color import choose_paint
 from nanogpt_cli.commands.sample_text import Manner, print_samples
@@ -36,6 +37,12 @@ def sample(
     rng: options.RngOpt = "per-sample",
     stop: options.StopOpt = None,
     ignore_eos: options.IgnoreEosOpt = False,
+    prompts: options.PromptsOpt = None,
+    output_file: options.RowsOpt = None,
+    batch_size: options.BatchSizeOpt = None,
+    resume: options.ResumeOpt = False,
+    force: options.ReplaceOpt = False,
+    shard: options.ShardOpt = None,
     n_head: options.NHeadOpt = None,
     device: options.DeviceOpt = "auto",
     dtype: options.DtypeOpt = "auto",
@@ -72,15 +79,30 @@ def sample(
         special=special,
         logprobs=logprobs,
     )
-    if logprobs is not None and not json:
+    if logprobs is not None and not json and prompts is None:
         raise UsageError("--logprobs are printed in JSON alone", hint="add --json")
     _refuse_odd_company(color=color, interactive=interactive, json=json, rng=rng, prompt=prompt)
+    batch = sample_batch_plan.plan(
+        prompts,
+        output_file,
+        batch_size=batch_size,
+        resume=resume,
+        force=force,
+        shard=shard,
+        prompt=prompt,
+        rng=rng,
+        color=color,
+        interactive=interactive,
+    )
     opened = open_checkpoint(checkpoint, n_head=n_head, offline=offline)
     output.note(f"sampling {name_checkpoint(opened)}")
     use_threads(threads)
     session = Session(opened, tokenizer=tokenizer, meta=meta, device=device, dtype=dtype)
     for message in session.notes:
         output.note(message)
+    if batch is not None:
+        sample_batch.run(batch, session, settings)
+        return
     if interactive:
         raise typer.Exit(
             converse(session, settings, Manner(echo, stream, choose_paint(color)), prompt)

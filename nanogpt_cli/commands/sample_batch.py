@@ -1,0 +1,202 @@
+"""`nanogpt sample --prompts`: a file of prompts in, a file of samples out."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+from nanogpt_cli import output
+from nanogpt_cli.commands.sample_batch_plan import STDIO, BatchJob, require_other
+from nanogpt_cli.commands.sample_progress import show_progress
+from nanogpt_cli.errors import NanoGPTError, UsageError, name_some
+
+if TYPE_CHECKING:
+    import io
+
+    from nanogpt_cli.generation.batch import SampleRow, Tally
+    from nanogpt_cli.generation.row_file import RowFile, Written
+    from nanogpt_cli.generation.rows import PromptReader, PromptRow
+    from nanogpt_cli.generation.session import Session
+    from nanogpt_cli.generation.settings import SampleSettings
+
+
+def run(job: BatchJob, session: Session, settings: SampleSettings) -> None:
+    """Make a batch's samples, and end with a line that says how it went.
+
+    Raises:
+        NanoGPTError: rows without a text (exit code 3), a fault of the model, a full disk.
+    """
+    from nanogpt_cli.generation.batch import Tally, sample_rows
+    from nanogpt_cli.generation.rows import PromptReader
+
+    tally = Tally()
+    with _open_prompts(job.prompts) as stream:
+        name = "standard input" if job.prompts == STDIO else repr(job.prompts)
+        reader = PromptReader(stream, name, job.shard)
+        _note_keys(reader)
+        for message in session.advise(settings):
+            output.note(message)
+        with _open_output(job, session, settings) as (file, written):
+            made = sample_rows(
+                session,
+                reader,
+                settings,
+                wanted=_every if written is None else written.lacks,
+                batch_size=job.batch_size,
+                tally=tally,
+            )
+            there = (lambda: 0) if written is None else (lambda: written.met)
+            with show_progress(
+                tally, there, _count_samples(job, settings), beside_rows=file is None
+            ) as step:
+                _write(made, file, step)
+    _note_keys(reader)
+    _tell(session, settings, tally, written)
+
+
+def _every(_row: PromptRow, _index: int) -> bool:
+    return True
+
+
+@contextlib.contextmanager
+def _open_prompts(prompts: str) -> Iterator[io.BufferedReader]:
+    if prompts == STDIO:
+        stdin: BinaryIO | None = getattr(sys.stdin, "buffer", None)
+        if stdin is None:
+            raise NanoGPTError("cannot read prompts: standard input is closed")
+        yield cast("io.BufferedReader", stdin)
+        return
+    try:
+        stream = Path(prompts).open("rb")  # noqa: SIM115
+    except FileNotFoundError as error:
+        raise UsageError(
+            f"no file of prompts at {str(Path(prompts).absolute())!r}",
+            hint="--prompt takes the text itself",
+        ) from error
+    except IsADirectoryError as error:
+        raise UsageError(f"{prompts!r} is a folder", hint="name the file in it") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise NanoGPTError(f"cannot read {prompts!r}: {reason.lower()}") from error
+    with stream:
+        yield stream
+
+
+@contextlib.contextmanager
+def _open_output(
+    job: BatchJob, session: Session, settings: SampleSettings
+) -> Iterator[tuple[RowFile | None, Written | None]]:
+    """Open the output, if it is a file, and see what it has where that is to be gone on with."""
+    from nanogpt_cli.generation.row_file import Expected, RowFile, Written
+
+    if job.output is None:
+        yield None, None
+        return
+    require_other(job.output, session.checkpoint.located.path)
+    with RowFile(job.output, keep=job.resume) as file:
+        if not job.resume:
+            yield file, None
+            return
+        scored = settings.logprobs
+        expected = Expected(
+            settings=settings.as_dict(**session.identity),
+            dtype=session.dtype_name,
+            seed=settings.seed,
+            num_samples=settings.num_samples,
+            alternatives=None if scored is None else min(scored, session.config.vocab_size),
+            shard=job.shard,
+        )
+        with output.status(f"reading {job.output}"):
+            written = Written(job.output, expected)
+        file.cut(written.size)
+        yield file, written
+
+
+def _count_samples(job: BatchJob, settings: SampleSettings) -> Callable[[], int | None]:
+    """Return a function that counts what there is to make, or gives None where none can tell."""
+    from nanogpt_cli.generation.rows import count_rows
+
+    def count() -> int | None:
+        path = Path(job.prompts)
+        if job.prompts == STDIO or not path.is_file():
+            return None
+        with path.open("rb") as stream:
+            return count_rows(stream, job.shard) * settings.num_samples
+
+    return count
+
+
+def _write(made: Iterator[SampleRow], file: RowFile | None, step: Callable[[], None]) -> None:
+    try:
+        for row in made:
+            line = output.to_json(row) + "\n"
+            if file is None:
+                output.write_text(line)
+            else:
+                file.append(line)
+            step()
+    except KeyboardInterrupt:
+        if file is not None:
+            newline = "\n" if sys.stderr.isatty() else ""
+            output.say(f"{newline}hint: add --resume to go on with {str(file.path)!r}")
+        raise
+
+
+def _note_keys(reader: PromptReader) -> None:
+    if reader.passed_over:
+        output.note(
+            f"rows are read for 'prompt', 'id' and 'seed' alone, and not for "
+            f"{name_some(reader.passed_over)}"
+        )
+
+
+def _tell(
+    session: Session, settings: SampleSettings, tally: Tally, written: Written | None
+) -> None:
+    """Say what is worth saying of a finished batch; raise where rows have failed."""
+    block_size = session.config.block_size
+    if tally.cut_prompts:
+        output.note(
+            f"{tally.cut_prompts:,} prompts have more than {block_size} tokens, "
+            f"and the model sees the last {block_size} of them"
+        )
+    if tally.spaced_prompts:
+        output.note(
+            f"{tally.spaced_prompts:,} prompts end in a space, which these models seldom saw: "
+            "text goes better without it"
+        )
+    if written is not None and written.has_holes:
+        output.note("rows that were missing before others are at the end: their order is by row")
+    if written is not None and written.met < written.rows:
+        output.note(f"{written.rows - written.met:,} rows of the output have no prompt any more")
+    output.remark(summarise(session, settings, tally, written))
+    failed = tally.failed + (0 if written is None else written.failed)
+    if failed:
+        rows = tally.rows + (0 if written is None else written.rows)
+        first = ""
+        if tally.first_error is not None:
+            first = f", first row {tally.first_error[0]}: {tally.first_error[1].message}"
+        raise NanoGPTError(
+            f"{failed:,} of {rows:,} rows have an error and no text{first}", exit_code=3
+        )
+
+
+def summarise(
+    session: Session, settings: SampleSettings, tally: Tally, written: Written | None
+) -> str:
+    """Return the closing line of a batch."""
+    facts = [f"{tally.rows:,} rows" if tally.rows != 1 else "1 row"]
+    if written is not None and written.rows:
+        facts[0] += f" after {written.rows:,} that were there"
+    facts.append(f"{tally.new_tokens:,} tokens")
+    if tally.seconds > 0:
+        facts.append(f"{tally.rows / tally.seconds:,.1f} rows/s")
+        facts.append(f"{tally.new_tokens / tally.seconds:,.1f} tokens/s")
+    facts += [str(session.device), session.dtype_name, f"seed {settings.seed}"]
+    if tally.finish_reasons:
+        ends = [f"{reason} {count:,}" for reason, count in tally.finish_reasons.most_common()]
+        facts.append(f"finished by {', '.join(ends)}")
+    return ", ".join(facts)
