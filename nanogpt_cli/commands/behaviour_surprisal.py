@@ -38,7 +38,7 @@ def render(report: SurprisalReport) -> RenderableType:
     """Return the text in colours with their legend, a row a token, and the sums."""
     sections: list[RenderableType] = [Text(visible(report.checkpoint), style="bold")]
     if report.tokens is not None:
-        sections += [ColouredText(report.tokens), *_list_tokens(report.tokens)]
+        sections += [ColouredText(report.tokens, report.separator), *_list_tokens(report.tokens)]
     else:
         sections.append(f"more than {MOST_LISTED:,} tokens: --save FILE.npz has each")
     return stack([*sections, _sum_up(report)])
@@ -48,8 +48,9 @@ class ColouredText:
     """Tokens as the text they are, coloured by surprisal, and a legend; nothing where no colour
     or mark can be shown."""
 
-    def __init__(self, tokens: Sequence[SurprisingToken]) -> None:
+    def __init__(self, tokens: Sequence[SurprisingToken], separator: str) -> None:
         self.tokens = tokens
+        self.separator = separator
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw the text as wide as the terminal is."""
@@ -58,7 +59,8 @@ class ColouredText:
             return
         styles = MARKS if console.no_color else COLOURS
         text = Text(overflow="fold")
-        for part, bits in _decode(self.tokens):
+        for place, (part, bits) in enumerate(_decode(self.tokens)):
+            text.append(self.separator if place else "")
             text.append(part, UNSCORED if bits is None else styles[level_of(bits)])
         yield Group(text, "", _draw_legend(styles))
 

@@ -57,6 +57,7 @@ class SurprisalReport:
     Args:
         checkpoint: the model, for people.
         prompt: the text; empty for a token file.
+        separator: what stands between two tokens; empty but for numbers and words.
         protocol: "one window", "sliding, stride N" or "disjoint windows": see `windows`.
         block_size: tokens that the model sees at most.
         windows: passes over a part of the text.
@@ -77,6 +78,7 @@ class SurprisalReport:
 
     checkpoint: str
     prompt: str
+    separator: str
     protocol: str
     block_size: int
     windows: int
@@ -182,6 +184,7 @@ def _sum_up(
     return SurprisalReport(
         checkpoint=subject.name,
         prompt=subject.text,
+        separator=subject.tokenizer.separator.decode(),
         protocol=protocol.name,
         block_size=protocol.block_size,
         windows=windows,
