@@ -48,7 +48,8 @@ class Subject:
     @cached_property
     def idx(self) -> torch.Tensor:
         """The tokens as the model takes them, (1, T) int64 on its device."""
-        return self.window(0, len(self.ids))
+        with torch.inference_mode(False):  # kept, and used in and outside of that mode
+            return self.window(0, len(self.ids))
 
     @cached_property
     def labels(self) -> list[str]:

@@ -79,6 +79,7 @@ def walk(model: GPT, idx: Tensor) -> Iterator[Step]:
         yield step
 
 
+@torch.inference_mode()
 def embed(model: GPT, idx: Tensor) -> tuple[Tensor, Tensor]:
     """Return the rows of wte, (B, T, C), and of wpe, (T, C), whose sum the first block reads."""
     places = torch.arange(idx.size(1), device=idx.device)
