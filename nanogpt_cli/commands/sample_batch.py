@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     import io
 
     from nanogpt_cli.generation.batch import SampleRow, Tally
-    from nanogpt_cli.generation.row_file import RowFile, Written
+    from nanogpt_cli.generation.row_file import RowFile
     from nanogpt_cli.generation.rows import PromptReader, PromptRow
     from nanogpt_cli.generation.session import Session
     from nanogpt_cli.generation.settings import SampleSettings
+    from nanogpt_cli.generation.written import Written
 
 
 def run(job: BatchJob, session: Session, settings: SampleSettings) -> None:
@@ -90,7 +91,8 @@ def _open_output(
     job: BatchJob, session: Session, settings: SampleSettings
 ) -> Iterator[tuple[RowFile | None, Written | None]]:
     """Open the output, if it is a file, and see what it has where that is to be gone on with."""
-    from nanogpt_cli.generation.row_file import Expected, RowFile, Written
+    from nanogpt_cli.generation.row_file import RowFile
+    from nanogpt_cli.generation.written import Expected, Written
 
     if job.output is None:
         yield None, None
@@ -169,7 +171,9 @@ def _tell(
             "text goes better without it"
         )
     if written is not None and written.has_holes:
-        output.note("rows that were missing before others are at the end: their order is by row")
+        output.note(
+            "rows were missing in the middle of the output: they are at its end, out of order"
+        )
     if written is not None and written.met < written.rows:
         output.note(f"{written.rows - written.met:,} rows of the output have no prompt any more")
     output.remark(summarise(session, settings, tally, written))

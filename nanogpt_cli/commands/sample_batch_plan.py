@@ -125,6 +125,11 @@ def _check_output(target: Path | None, prompts: str, *, resume: bool, force: boo
             f"the output {str(target)!r} is a folder, and a file is to be written",
             hint=f"name the file: {target / 'samples.jsonl'}",
         )
+    if target.exists() and not target.is_file():
+        raise UsageError(
+            f"the output {str(target)!r} is no regular file",
+            hint="without --output the samples go to standard output",
+        )
     require_other(target, Path(prompts))
     if not (resume or force) and target.exists() and target.stat().st_size:
         raise UsageError(
