@@ -12,7 +12,6 @@ from benchmarks.variants import PEERS, Variant
 from benchmarks.venvs import ensure_venv, fingerprint
 from benchmarks.worker_process import Worker
 
-NEEDS_FILES = ("ctranslate2", "llama.cpp", "openvino")
 WARM_TOKENS = 4
 
 
@@ -60,9 +59,10 @@ class Participant:
     def _prepare(self) -> float:
         """Return what it took to write the peer's own files, now or in an earlier run."""
         variant, peer = self.variant, PEERS[self.variant.peer]
-        if variant.peer not in NEEDS_FILES:
+        if peer.files == "as it is":
             return 0.0
-        receipt = self.place.model / f"{variant.peer}-{variant.dtype}.json"
+        kind = f"-{variant.dtype}" if peer.files == "by dtype" else ""
+        receipt = self.place.model / f"{variant.peer}{kind}.json"
         wanted = fingerprint(peer)
         if receipt.is_file():
             written: dict[str, Any] = json.loads(receipt.read_text())
@@ -80,7 +80,7 @@ class Participant:
     def _spawn(self) -> Worker:
         peer = PEERS[self.variant.peer]
         log = self.place.logs / f"{self.variant.name.replace('/', '-')}.log"
-        return Worker(self.python, peer.module, self.place.threads, peer.environment, log)
+        return Worker(self.python, peer.module, self.place.threads, log)
 
     def start(self) -> None:
         """Start the worker and load the model."""

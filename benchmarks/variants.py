@@ -22,20 +22,24 @@ class Peer:
         module: the worker's, below `benchmarks.workers`.
         requirements: of its own environment; none for what runs in the harness's.
         build: variables while it is installed.
-        environment: variables of the running worker, beside the thread counts.
+        removed: what a requirement brings along and does not need.
+        files: what it reads: the model "as it is", its own files "once", or "by dtype".
     """
 
     module: str
     requirements: tuple[str, ...] = ()
     build: Mapping[str, str] = field(default_factory=dict)
-    environment: Mapping[str, str] = field(default_factory=dict)
+    removed: tuple[str, ...] = ()
+    files: str = "as it is"
 
 
 PEERS = {
     "ours": Peer("ours"),
     "nanogpt": Peer("nanogpt"),
     "hf": Peer("hf", (TORCH, "transformers==5.24.0", SAFETENSORS, NUMPY)),
-    "ctranslate2": Peer("ctranslate2_peer", ("ctranslate2==4.8.5", SAFETENSORS, NUMPY)),
+    "ctranslate2": Peer(
+        "ctranslate2_peer", ("ctranslate2==4.8.5", SAFETENSORS, NUMPY), files="by dtype"
+    ),
     "llama.cpp": Peer(
         "llama_cpp_peer",
         ("llama-cpp-python==0.3.36", "gguf==0.19.0", SAFETENSORS, NUMPY),
@@ -45,9 +49,14 @@ PEERS = {
             "FORCE_CMAKE": "1",
             "PIP_NO_BINARY": "llama-cpp-python",
         },
+        files="by dtype",
     ),
     "openvino": Peer(
-        "openvino_peer", (TORCH, "optimum-intel==2.2.0", "openvino==2026.4.1", SAFETENSORS)
+        "openvino_peer",
+        (TORCH, "optimum-intel==2.2.0", "openvino==2026.4.1", SAFETENSORS),
+        # PyPI's torchvision is built for CUDA, and breaks transformers beside a CPU's torch.
+        removed=("torchvision",),
+        files="once",
     ),
 }
 

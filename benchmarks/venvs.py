@@ -36,17 +36,25 @@ def ensure_venv(venvs: Path, name: str, peer: Peer) -> Path:
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     # One compiler at a time by default: a build must not starve what else the machine does.
     environment = {"CMAKE_BUILD_PARALLEL_LEVEL": "1", **os.environ, **peer.build}
-    command = [str(python), "-m", "pip", "install", "--quiet", *peer.requirements]
+    _pip(python, ["install", *peer.requirements], environment)
+    if peer.removed:
+        _pip(python, ["uninstall", "--yes", *peer.removed], environment)
+    (folder / DONE).write_text(wanted)
+    return python
+
+
+def _pip(python: Path, arguments: list[str], environment: dict[str, str]) -> None:
+    command = [str(python), "-m", "pip", "--quiet", *arguments]
     done = subprocess.run(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
     )
     if done.returncode:
         raise InstallError(done.stdout.decode(errors="replace")[-1500:])
-    (folder / DONE).write_text(wanted)
-    return python
 
 
 def fingerprint(peer: Peer) -> str:
     """Return what changes when a peer must be installed anew."""
-    wanted = repr((peer.requirements, sorted(peer.build.items()), sys.version_info[:2]))
+    wanted = repr(
+        (peer.requirements, peer.removed, sorted(peer.build.items()), sys.version_info[:2])
+    )
     return hashlib.sha256(wanted.encode()).hexdigest()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +27,10 @@ class Worker:
         python: of the peer's environment.
         module: below `benchmarks.workers`.
         threads: that its libraries may use.
-        environment: further variables.
         log: where its stderr goes.
     """
 
-    def __init__(
-        self, python: Path, module: str, threads: int, environment: Mapping[str, str], log: Path
-    ) -> None:
+    def __init__(self, python: Path, module: str, threads: int, log: Path) -> None:
         counts = dict.fromkeys(THREAD_VARIABLES, str(threads))
         self.log = log
         with log.open("ab") as stderr:
@@ -45,7 +41,7 @@ class Worker:
                 stderr=stderr,
                 text=True,
                 cwd=ROOT,
-                env={**os.environ, **counts, **environment},
+                env={**os.environ, **counts},
             )
 
     def ask(self, op: str, **job: object) -> dict[str, Any]:
