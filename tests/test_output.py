@@ -312,3 +312,63 @@ def test_json_can_always_be_read_back(counts: dict[str, object]) -> None:
     line = output.to_json(Any(counts))
     assert "\n" not in line
     assert set(json.loads(line)["values"]) == set(counts)
+
+
+@pytest.mark.parametrize(
+    ("variables", "terminal", "depth", "reason"),
+    [
+        ({"TERM": "xterm"}, True, 16, ""),
+        ({}, True, 16, ""),
+        ({"TERM": "screen-256color"}, True, 256, ""),
+        ({"TERM": "xterm", "COLORTERM": "truecolor"}, True, output.TRUE_COLOR, ""),
+        ({"TERM": "xterm", "COLORTERM": "24bit"}, True, output.TRUE_COLOR, ""),
+        ({"TERM": "xterm-direct"}, True, output.TRUE_COLOR, ""),
+        ({"TERM": "dumb", "COLORTERM": "truecolor"}, True, 0, "the terminal is dumb"),
+        ({"TERM": "xterm", "NO_COLOR": "1"}, True, 0, "NO_COLOR is set"),
+        ({"TERM": "xterm", "NO_COLOR": ""}, True, 16, ""),
+        ({"NO_COLOR": "1", "FORCE_COLOR": "1"}, True, 0, "NO_COLOR is set"),
+        ({"TERM": "xterm", "FORCE_COLOR": "0"}, True, 0, "FORCE_COLOR is 0"),
+        ({"TERM": "xterm"}, False, 0, "stdout is no terminal (FORCE_COLOR=1 colours it "),
+        ({"TERM": "xterm", "FORCE_COLOR": ""}, False, 0, "stdout is no terminal"),
+        ({"TERM": "xterm", "FORCE_COLOR": "1"}, False, 16, ""),
+        ({"TERM": "dumb", "FORCE_COLOR": "true"}, False, 16, ""),
+        ({"TERM": "xterm", "FORCE_COLOR": "2"}, False, 256, ""),
+        ({"TERM": "xterm", "FORCE_COLOR": "3"}, False, output.TRUE_COLOR, ""),
+    ],
+)
+def test_how_many_colours_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
+    terminal: bool,
+    depth: int,
+    reason: str,
+) -> None:
+    monkeypatch.delenv("COLORTERM", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "stdout", Terminal() if terminal else io.StringIO())
+    found, why = output.color_depth("stdout")
+    assert found == depth
+    assert why.startswith(reason)
+    assert bool(why) == (depth == 0)
+
+
+def test_a_style_ends_with_every_line_and_shows_control_characters(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    output.write_text("a\nb\x1b[2J\n\n", "1;31")
+    output.write_text("c\x07\td", "")
+    assert capsys.readouterr().out == (
+        "\x1b[1;31ma\x1b[0m\n\x1b[1;31mb\\x1b[2J\x1b[0m\n\nc\\x07\td"
+    )
+
+
+def test_remarks_come_as_often_as_they_are_made(capsys: pytest.CaptureFixture[str]) -> None:
+    output.remark("one")
+    output.remark("one")
+    output.note_styled([("two ", ""), ("three", "31")])
+    assert capsys.readouterr().err == "one\none\ntwo three\n"
+    output.configure(quiet=True, debug=False)
+    output.remark("one")
+    output.note_styled([("two", "")])
+    assert capsys.readouterr().err == ""

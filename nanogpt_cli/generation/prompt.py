@@ -17,8 +17,8 @@ from nanogpt_cli.tokenizers.base import Tokenizer, replace_surrogates, start_id
 DEFAULT_PROMPT = "\n"
 FILE_PREFIX = "FILE:"
 PIPE_PATIENCE_SECONDS = 2.0
-SPACE_ID = 220
-"""GPT-2's token for one space."""
+SPACE = b" "
+"""A token of BPE tables (GPT-2's 220) that text seldom holds: a space begins the next word's."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ def encode_prompt(
                 f"and the model's {vocab_size} ids end at {vocab_size - 1}",
                 hint="the tokenizer is not the model's: see --tokenizer",
             )
-    if tokenizer.is_bpe and ids[-1] == SPACE_ID and text.endswith(" "):
+    if tokenizer.is_bpe and tokenizer.token_bytes(ids[-1]) == SPACE:
         notes.append(
             "the prompt ends in a space, which these models seldom saw: text goes better without it"
         )

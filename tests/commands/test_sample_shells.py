@@ -18,7 +18,7 @@ if os.name != "nt":
     from terminals import Terminal
 
 NANOGPT = f"'{sys.executable}' -m nanogpt_cli sample"
-PROMPT = "caf\u00e9 \u2014 "
+PROMPT = "caf\u00e9 \u2014"
 TEXT = f"demo -p '{PROMPT}' -m 60 -n 2"
 
 

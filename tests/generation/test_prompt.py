@@ -150,6 +150,7 @@ def test_a_trailing_space_is_noted_and_a_trailing_newline_is_not(gpt2: Tokenizer
         "the prompt ends in a space, which these models seldom saw: text goes better without it",
     )
     assert encode("Hello ", gpt2).text == "Hello "
+    assert encode("Hello ", gpt2).ids[-1] == 220
     assert encode("Hello\n", gpt2).notes == ()
     assert encode("Hello", gpt2).notes == ()
 
