@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from nanogpt_cli.errors import NanoGPTError
 from nanogpt_cli.generation.engine import NewToken, Request
-from nanogpt_cli.generation.prompt import SPACE_ID, Prompt, PromptText
+from nanogpt_cli.generation.prompt import Prompt, PromptText
 from nanogpt_cli.generation.report import SampleReport
 from nanogpt_cli.generation.rows import PromptRow, RowError
 from nanogpt_cli.generation.session import Session
@@ -180,8 +180,9 @@ class _Batch:
         except NanoGPTError as error:
             return RowError(error.message, error.hint)
         self.tally.cut_prompts += len(prompt.ids) > self.session.config.block_size
-        if self.session.tokenizer.is_bpe:
-            self.tally.spaced_prompts += prompt.ids[-1] == SPACE_ID and row.prompt.endswith(" ")
+        tokenizer = self.session.tokenizer
+        if tokenizer.is_bpe:
+            self.tally.spaced_prompts += tokenizer.token_bytes(prompt.ids[-1]) == b" "
         return prompt
 
     def _refused(self, row: PromptRow, error: RowError) -> SampleRow:
