@@ -1,4 +1,4 @@
-"""Token by token: prefill, then one cached step a token. Knows ids and no text.
+"""Token by token, many texts side by side: prefill, then one step a token. Knows ids and no text.
 
 `GPT.generate` is the plain reference; under a temperature of 0 this gives its ids.
 """
@@ -6,28 +6,34 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.nn import functional as F
 
-from nanogpt_cli.errors import NanoGPTError
-from nanogpt_cli.generation.diagnosis import name_bad_tensor
-from nanogpt_cli.generation.kv_cache import KVCache, bytes_per_sequence
+from nanogpt_cli.generation.diagnosis import check_finite, check_ids
 from nanogpt_cli.generation.scores import TokenScore, score_tokens
-from nanogpt_cli.model import GPT, CausalSelfAttention
+from nanogpt_cli.generation.steps.base import Step
+from nanogpt_cli.generation.steps.eager import EagerStep
+from nanogpt_cli.generation.steps.weights import store_weights
+from nanogpt_cli.model import GPT
 from nanogpt_cli.sampling.draws import Draws
 from nanogpt_cli.sampling.sampler import Sampler
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-CACHE_BUDGET_BYTES = 2 << 30
-"""More samples than fit into this, cache and draw, are made in several batches."""
+MOST_TEXTS = 128
+"""Texts side by side where memory would allow more: beyond, a step grows as fast as its tokens."""
+
+MEMORY_BUDGET_BYTES = 2 << 30
+"""What the texts side by side may take, caches and draws, where nobody says how many."""
 
 DRAW_BYTES = 32
 """What a draw takes for each id of the vocabulary: logits, their filtered copies, their sums."""
+
+ELEMENT_BYTES = 4
+"""Of a cached number, at most."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +59,8 @@ class Request:
 
     Args:
         number: the caller's, given back as `NewToken.index`; no two alike in a run.
-        prompt: at least one id, each in [0, vocab_size). Requests that share one object share
-            its prefill when they follow each other.
+        prompt: at least one id, each in [0, vocab_size). Requests of one prompt that follow each
+            other share its prefill.
         draws: the sample's own uniforms.
     """
 
@@ -67,11 +73,13 @@ class Engine:
     """A model made ready to decode; it serves any number of runs, one at a time.
 
     Args:
-        model: in eval mode.
+        model: in eval mode; asked when something is wrong with its numbers.
+        step: what computes; None for torch's own operations on the model's weights.
     """
 
-    def __init__(self, model: GPT) -> None:
+    def __init__(self, model: GPT, step: Step[Any] | None = None) -> None:
         self.model = model
+        self.step = step or EagerStep(store_weights(model, "float32"))
 
     def generate(
         self,
@@ -83,8 +91,11 @@ class Engine:
         stopped: Container[int] = (),
         logprobs: int | None = None,
         batch_size: int | None = None,
+        window_stride: int = 1,
     ) -> Iterator[NewToken]:
         """Serve requests, prompts of any lengths side by side; a request is taken when one ends.
+
+        The end-of-text token ends a sample and is not given.
 
         Args:
             requests: asked for lazily.
@@ -94,215 +105,213 @@ class Engine:
             stopped: the numbers of requests to let go; looked into after every token.
             logprobs: score each token, with so many alternatives; None for no scores.
             batch_size: requests side by side, at most; None for what memory allows.
+            window_stride: past block_size, how many of the oldest ids are dropped at once before
+                the rest is run afresh. 1 is exact: each token sees the last block_size ids.
 
         Raises:
             NanoGPTError: logits that are not finite, or a drawn id outside the vocabulary.
         """
-        for request in requests:
-            for token in generate_ids(
-                self.model,
-                request.prompt,
-                [request.draws],
-                sampler,
-                max_new_tokens=max_new_tokens,
-                end_of_text=end_of_text,
-                stopped=_Alone(request.number, stopped),
-                logprobs=logprobs,
-            ):
-                yield replace(token, index=request.number)
+        if max_new_tokens == 0:
+            yield from (NewToken(request.number, None, "length") for request in requests)
+            return
+        texts = _Texts(self, requests, max_new_tokens, batch_size, window_stride)
+        while texts.admit():
+            rows = texts.rows
+            check_finite(self.model, texts.logits, [(text.ids, text.new_tokens) for text in rows])
+            uniforms = [text.request.draws.uniform(text.new_tokens) for text in rows]
+            drawn = sampler(texts.logits, uniforms, texts.seen)
+            ids = drawn.tolist()
+            check_ids(ids, self.model.config.vocab_size, rows[0].new_tokens, self.step.device)
+            scores: Sequence[TokenScore | None] = [None] * len(ids)
+            if logprobs is not None:
+                scores = score_tokens(texts.logits, ids, logprobs)
+            staying = []
+            for row, (text, token, score) in enumerate(zip(rows, ids, scores, strict=True)):
+                number, last = text.request.number, text.new_tokens == max_new_tokens - 1
+                if token == end_of_text:
+                    yield NewToken(number, None, "eos")
+                    continue
+                yield NewToken(number, token, "length" if last else None, score)
+                if not last and number not in stopped:
+                    staying.append(row)
+            texts.advance(staying, drawn, ids)
 
 
-def generate_ids(
-    model: GPT,
-    prompt: Sequence[int],
-    draws: Sequence[Draws],
-    sampler: Sampler,
-    *,
-    max_new_tokens: int,
-    end_of_text: int | None = None,
-    stopped: Container[int] = (),
-    logprobs: int | None = None,
-) -> Iterator[NewToken]:
-    """Continue one prompt once for every stream of draws.
-
-    Every new token is conditioned on the last block_size ids before it; the prompt is run once
-    for all samples. The end-of-text token ends a sample and is not given.
+@dataclass(eq=False)
+class _Text:
+    """A sample under way.
 
     Args:
-        model: in eval mode.
-        prompt: at least one id, each in [0, vocab_size).
-        draws: one stream of uniforms a sample.
-        sampler: from logits to ids.
-        max_new_tokens: tokens a sample, at most.
-        end_of_text: the id that ends a sample, or None.
-        stopped: the numbers of samples to let go; looked into after every token.
-        logprobs: score each token, with so many alternatives; None for no scores.
-
-    Raises:
-        NanoGPTError: logits that are not finite, or a drawn id outside the vocabulary.
+        ids: the prompt's and the new ones.
+        cache: None while it waits for room.
+        length: positions in the cache.
     """
-    if max_new_tokens == 0:
-        yield from (NewToken(index, None, "length") for index in range(len(draws)))
-        return
-    positions = len(prompt) + max_new_tokens
-    batch = _batch_limit(model, positions)
-    first = _Prefill(model, list(prompt), positions)
-    for start in range(0, len(draws), batch):
-        part = _Batch(first, draws[start : start + batch], sampler, start)
-        yield from part.run(max_new_tokens, end_of_text, stopped, logprobs)
+
+    request: Request
+    ids: list[int]
+    cache: Any = None
+    length: int = 0
+    new_tokens: int = field(default=0)
 
 
-@dataclass(frozen=True)
-class _Alone:
-    number: int
-    stopped: Container[int]
-
-    def __contains__(self, index: object) -> bool:
-        return self.number in self.stopped
-
-
-class _Prefill:
-    """The prompt's cache and last logits, shared by all of its samples."""
-
-    def __init__(self, model: GPT, prompt: list[int], positions: int) -> None:
-        self.model = model
-        self.window = window = prompt[-model.config.block_size :]
-        self.device = model.lm_head.weight.device
-        capacity = min(positions, model.config.block_size)
-        self.cache = KVCache(model.config, 1, capacity, model.lm_head.weight)
-        idx = torch.tensor([window], dtype=torch.long, device=self.device)
-        self.logits = forward_cached(model, idx, self.cache)
-        self.seen = torch.zeros(1, model.config.vocab_size, dtype=torch.bool, device=self.device)
-        self.seen[0, prompt] = True
-
-
-class _Batch:
-    """Samples of one prompt that advance together; the finished leave."""
+class _Texts:
+    """The texts side by side, with their logits and the ids seen in each."""
 
     def __init__(
-        self, prefill: _Prefill, draws: Sequence[Draws], sampler: Sampler, start: int
-    ) -> None:
-        self.model, self.device, self.sampler = prefill.model, prefill.device, sampler
-        self.draws = list(draws)
-        self.indices = list(range(start, start + len(draws)))
-        repeat = torch.zeros(len(draws), dtype=torch.long, device=self.device)
-        self.cache = prefill.cache.copy(repeat)
-        self.logits = prefill.logits.index_select(0, repeat)
-        window = torch.tensor([prefill.window], dtype=torch.long, device=self.device)
-        self.window = window.index_select(0, repeat)  # (B, T), at most block_size
-        self.seen = prefill.seen.index_select(0, repeat)  # (B, V)
-
-    def run(
         self,
+        engine: Engine,
+        requests: Iterable[Request],
         max_new_tokens: int,
-        end_of_text: int | None,
-        stopped: Container[int],
-        logprobs: int | None,
-    ) -> Iterator[NewToken]:
-        """Yield every sample's tokens, a step at a time."""
-        for step in range(max_new_tokens):
-            check_finite(self.model, self.logits, self.window, step)
-            uniforms = [stream.uniform(step) for stream in self.draws]
-            drawn = self.sampler(self.logits, uniforms, self.seen)
-            ids = drawn.tolist()
-            check_ids(ids, self.model.config.vocab_size, step, self.device)
-            last = step == max_new_tokens - 1
-            scores = self._score(ids, logprobs)
-            for index, token, score in zip(self.indices, ids, scores, strict=True):
-                if token == end_of_text:
-                    yield NewToken(index, None, "eos")
-                else:
-                    yield NewToken(index, token, "length" if last else None, score)
-            staying = [
-                row
-                for row, (index, token) in enumerate(zip(self.indices, ids, strict=True))
-                if token != end_of_text and index not in stopped
-            ]
-            if last or not staying:
-                return
-            self._keep(staying, drawn)
-            self._step()
+        batch_size: int | None,
+        window_stride: int,
+    ) -> None:
+        self.step, self.stride = engine.step, window_stride
+        self.config = engine.model.config
+        self.max_new_tokens = max_new_tokens
+        self.limit, self.budget = batch_size or MOST_TEXTS, batch_size is None
+        self.waiting = iter(requests)
+        self.parked: list[_Text] = []  # begun, and put off for want of memory
+        self.rows: list[_Text] = []
+        V = self.config.vocab_size
+        self.logits = torch.empty(0, V, device=self.step.device)  # (B, V)
+        self.seen = torch.empty(0, V, dtype=torch.bool, device=self.step.device)  # (B, V)
+        self._donor: tuple[_Text, Tensor] | None = None  # whose prompt was last run, its logits
+        self._held: Request | None = None
 
-    def _score(self, ids: list[int], logprobs: int | None) -> Sequence[TokenScore | None]:
-        return [None] * len(ids) if logprobs is None else score_tokens(self.logits, ids, logprobs)
+    def admit(self) -> bool:
+        """Take in texts while there is room; say whether there are any."""
+        new: list[tuple[_Text, Tensor]] = []
+        while len(self.rows) + len(new) < self.limit:
+            text = self._next(self.rows + [text for text, _ in new])
+            if text is None:
+                break
+            try:
+                new.append((text, self._begin(text)))
+            except (RuntimeError, MemoryError) as error:
+                self.parked.append(text)
+                self._shrink(error, len(self.rows) + len(new))
+        if new:
+            seen = torch.zeros(len(new), self.config.vocab_size, dtype=torch.bool)
+            for row, (text, _) in enumerate(new):
+                seen[row, text.ids] = True
+            self.rows += [text for text, _ in new]
+            self.logits = torch.cat((self.logits, *(logits for _, logits in new)))
+            self.seen = torch.cat((self.seen, seen.to(self.seen.device)))
+        return bool(self.rows)
 
-    def _keep(self, rows: list[int], drawn: Tensor) -> None:
-        """Let finished rows go, and append the drawn ids to the others."""
-        if len(rows) < len(self.draws):
-            chosen = torch.tensor(rows, dtype=torch.long, device=self.device)
-            self.cache = self.cache.copy(chosen)
-            self.window, self.seen, drawn = self.window[chosen], self.seen[chosen], drawn[chosen]
-            self.draws = [self.draws[row] for row in rows]
-            self.indices = [self.indices[row] for row in rows]
-        self.window = torch.cat((self.window, drawn.unsqueeze(1)), dim=1)
-        self.window = self.window[:, -self.model.config.block_size :]
+    def advance(self, staying: Sequence[int], drawn: Tensor, ids: Sequence[int]) -> None:
+        """Let the other rows go, add the drawn ids to these, and compute their next logits.
+
+        Args:
+            staying: the numbers of rows.
+            drawn: (B,) int64.
+            ids: the same, as a list.
+        """
+        if len(staying) < len(self.rows):
+            chosen = torch.tensor(staying, dtype=torch.long, device=drawn.device)
+            self.rows = [self.rows[row] for row in staying]
+            self.seen, drawn = self.seen[chosen], drawn[chosen]
+        for text, row in zip(self.rows, staying, strict=True):
+            text.ids.append(ids[row])
+            text.new_tokens += 1
         self.seen.scatter_(1, drawn.unsqueeze(1), True)
-
-    def _step(self) -> None:
-        if self.cache.length < self.model.config.block_size:
-            self.logits = forward_cached(self.model, self.window[:, -1:], self.cache)
+        while True:
+            try:
+                self.logits = self._next_logits(drawn)
+            except (RuntimeError, MemoryError) as error:
+                keep = len(self.rows) // 2
+                self._shrink(error, keep)
+                self._park(keep)
+                drawn = drawn[:keep]
+                continue
             return
-        # Past block_size every kept token's position changes, so the window is run afresh.
-        self.cache.length = 0
-        self.logits = forward_cached(self.model, self.window, self.cache)
 
+    def _next(self, beside: Sequence[_Text]) -> _Text | None:
+        """Return the next text to begin, or None where there is none, or no room beside others."""
+        if self.parked:
+            return self.parked.pop()
+        request, self._held = self._held or next(self.waiting, None), None
+        if request is None:
+            return None
+        needed = sum(map(self._bytes_of, (request, *(text.request for text in beside))))
+        if self.budget and beside and needed > MEMORY_BUDGET_BYTES:
+            self._held = request
+            return None
+        return _Text(request, list(request.prompt))
 
-@torch.inference_mode()
-def forward_cached(model: GPT, idx: Tensor, cache: KVCache) -> Tensor:
-    """Run new positions through the model, given the cached ones before them.
+    def _bytes_of(self, request: Request) -> int:
+        c = self.config
+        capacity = min(len(request.prompt) + self.max_new_tokens, c.block_size)
+        return 2 * c.n_layer * c.n_embd * capacity * ELEMENT_BYTES + DRAW_BYTES * c.vocab_size
 
-    Args:
-        model: in eval mode.
-        idx: (B, T) int64; T is 1 unless the cache is empty.
-        cache: of B sequences; the new keys and values are added to it.
+    def _begin(self, text: _Text) -> Tensor:
+        """Fill a text's cache, from its neighbour's where they share a prompt; return (1, V)."""
+        window = text.ids[-self.config.block_size :]
+        still = self.max_new_tokens - text.new_tokens
+        capacity = min(len(window) + still, self.config.block_size)
+        text.length = len(window)
+        if self._donor is not None and not text.new_tokens:
+            donor, logits = self._donor
+            if donor.request.prompt == text.request.prompt:
+                text.cache = self.step.fork(donor.cache, len(window), capacity)
+                return logits
+        self._donor = None
+        text.cache = self.step.open(capacity)
+        logits = self.step.prefill(window, text.cache)
+        if not text.new_tokens:
+            # The cache's first positions stay as they are until the window slides.
+            self._donor = (_Text(text.request, [], text.cache), logits)
+        return logits
 
-    Returns:
-        (B, V) float32 logits of the last position.
-    """
-    assert cache.length == 0 or idx.size(1) == 1, "a filled cache takes one position at a time"
-    pos = torch.arange(cache.length, cache.length + idx.size(1), device=idx.device)  # (T)
-    x = model.transformer.wte(idx) + model.transformer.wpe(pos)  # (B, T, C)
-    for layer, block in enumerate(model.blocks):
-        x = x + _attend(block.attn, block.ln_1(x), cache, layer)
-        x = x + block.mlp(block.ln_2(x))
-    cache.advance(idx.size(1))
-    logits: Tensor = model.lm_head(model.transformer.ln_f(x[:, -1]))  # (B, V)
-    return logits.float()
-
-
-def _attend(attn: CausalSelfAttention, x: Tensor, cache: KVCache, layer: int) -> Tensor:
-    B, T, C = x.size()
-    heads = (B, T, attn.n_head, C // attn.n_head)
-    q, k, v = (part.view(heads).transpose(1, 2) for part in attn.c_attn(x).split(C, dim=2))
-    keys, values = cache.extend(layer, k, v)
-    y = F.scaled_dot_product_attention(q, keys, values, is_causal=T > 1)  # (B, H, T, D)
-    out: Tensor = attn.c_proj(y.transpose(1, 2).reshape(B, T, C))
-    return out
-
-
-def _batch_limit(model: GPT, positions: int) -> int:
-    capacity = min(positions, model.config.block_size)
-    itemsize = model.lm_head.weight.element_size()
-    needed = bytes_per_sequence(model.config, capacity, itemsize)
-    return max(1, CACHE_BUDGET_BYTES // (needed + DRAW_BYTES * model.config.vocab_size))
-
-
-def check_finite(model: GPT, logits: Tensor, window: Tensor, step: int) -> None:
-    """Raise NanoGPTError, with the first bad tensor's name, where logits are NaN or infinite."""
-    if not torch.isfinite(logits).all():
-        where = name_bad_tensor(model, window)
-        raise NanoGPTError(
-            f"the model's logits are not finite at step {step}: the first bad tensor is {where}",
-            hint="a checkpoint that diverged in training cannot be sampled; "
-            "with --dtype float16, try bfloat16 or float32",
-        )
-
-
-def check_ids(ids: Sequence[int], vocab_size: int, step: int, device: torch.device) -> None:
-    """Raise NanoGPTError for a drawn id outside the vocabulary."""
-    for token in ids:
-        if not 0 <= token < vocab_size:
-            raise NanoGPTError(
-                f"drew id {token} at step {step} on {device}: ids end at {vocab_size - 1}",
-                hint="this is a fault of the device or its driver: try --device cpu",
+    def _next_logits(self, drawn: Tensor) -> Tensor:
+        """Return (B, V): one step for the texts with room, the window afresh for the full."""
+        c = self.config
+        full = [row for row, text in enumerate(self.rows) if text.length == c.block_size]
+        room = [row for row, text in enumerate(self.rows) if text.length < c.block_size]
+        if not self.rows:
+            return self.logits[:0]
+        logits = self.logits.new_empty(len(self.rows), c.vocab_size) if full else self.logits
+        if room:
+            texts = [self.rows[row] for row in room]
+            ids = drawn[torch.tensor(room, device=drawn.device)] if full else drawn
+            stepped = self.step.decode(
+                ids, [text.length for text in texts], [text.cache for text in texts]
             )
+            if not full:
+                logits = stepped
+            else:
+                logits[torch.tensor(room, device=drawn.device)] = stepped
+        for row in full:
+            logits[row] = self._slide(self.rows[row])
+        for row in room:
+            self.rows[row].length += 1
+        return logits
+
+    def _slide(self, text: _Text) -> Tensor:
+        """Run a full text's last ids afresh: their positions, and so their keys, have changed."""
+        if self._donor is not None and self._donor[0].cache is text.cache:
+            self._donor = None
+        window = text.ids[-(self.config.block_size - self.stride + 1) :]
+        logits = self.step.prefill(window, text.cache)
+        text.length = len(window)
+        return logits[0]
+
+    def _shrink(self, error: Exception, keep: int) -> None:
+        """Take in no more texts than fit, or raise again what is no want of memory."""
+        if not _is_out_of_memory(error) or keep < 1:
+            raise error
+        self.limit, self._donor = keep, None
+        if self.step.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def _park(self, keep: int) -> None:
+        """Put all but the first rows off; they begin again when there is room."""
+        for text in self.rows[keep:]:
+            text.cache = None
+            self.parked.append(text)
+        self.rows, self.seen, self.logits = self.rows[:keep], self.seen[:keep], self.logits[:keep]
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    words = ("out of memory", "can't allocate memory", "not enough memory")
+    return isinstance(error, MemoryError) or any(word in str(error).lower() for word in words)

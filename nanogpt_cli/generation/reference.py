@@ -14,7 +14,8 @@ import torch
 from nanogpt_cli.checkpoints import Checkpoint
 from nanogpt_cli.checkpoints.loading import fill_weights, require_n_head
 from nanogpt_cli.errors import NanoGPTError, UsageError
-from nanogpt_cli.generation.engine import NewToken, check_finite, check_ids
+from nanogpt_cli.generation.diagnosis import check_finite, check_ids
+from nanogpt_cli.generation.engine import NewToken
 from nanogpt_cli.model import GPT
 
 
@@ -91,7 +92,7 @@ def _explain_bad_logits(model: GPT, idx: torch.Tensor, step: int) -> Iterator[No
         yield
     except RuntimeError as error:
         window = idx[:, -model.config.block_size :]
-        check_finite(model, model(window)[0][:, -1], window, step)
+        check_finite(model, model(window)[0][:, -1], [(window[0].tolist(), step)])
         if "probability tensor" not in str(error):
             raise
         raise NanoGPTError(

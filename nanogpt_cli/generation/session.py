@@ -13,7 +13,7 @@ from nanogpt_cli.checkpoints import Checkpoint, load_model
 from nanogpt_cli.checkpoints.loading import require_n_head
 from nanogpt_cli.config import GPTConfig
 from nanogpt_cli.generation.devices import choose_device, choose_dtype, idle_gpu_note
-from nanogpt_cli.generation.engine import Engine, NewToken, Request, generate_ids
+from nanogpt_cli.generation.engine import Engine, NewToken, Request
 from nanogpt_cli.generation.prompt import Prompt, PromptText, can_spell, encode_prompt
 from nanogpt_cli.generation.reference import build_seeded, generate_like_nanogpt
 from nanogpt_cli.generation.report import (
@@ -24,6 +24,7 @@ from nanogpt_cli.generation.report import (
     spell_score,
 )
 from nanogpt_cli.generation.settings import SampleSettings
+from nanogpt_cli.generation.steps.choose import StepChoice, make_step
 from nanogpt_cli.generation.stops import cut_at_stops
 from nanogpt_cli.generation.text import Piece, in_order, stream_text
 from nanogpt_cli.model import GPT
@@ -47,6 +48,7 @@ class Session:
         device: "auto", "cpu", "cuda", "cuda:N", "mps".
         dtype: "auto", "float32", "bfloat16", "float16". On the CPU the 16-bit ones round the
             weights, and the arithmetic stays float32.
+        choice: how to compute beside that.
 
     Raises:
         NanoGPTError: no fitting tokenizer, an impossible device or dtype, or an unknown n_head.
@@ -60,6 +62,7 @@ class Session:
         meta: Path | None = None,
         device: str = "auto",
         dtype: str = "auto",
+        choice: StepChoice | None = None,
     ) -> None:
         require_n_head(checkpoint.architecture)
         self.checkpoint = checkpoint
@@ -73,6 +76,8 @@ class Session:
         )
         self.device = choose_device(device)
         self.dtype = choose_dtype(dtype, self.device)
+        self.choice = choice or StepChoice()
+        self._engine: Engine | None = None
         self.notes = (
             *checkpoint.notes,
             *notes,
@@ -145,21 +150,9 @@ class Session:
                 dtype=self.dtype,
                 stopped=stopped,
             )
-        sampler = Sampler(
-            settings.build_filters(),
-            greedy=settings.is_greedy,
-            forbidden=forbidden_ids(self.tokenizer, self.config.vocab_size, self.device),
-        )
-        return generate_ids(
-            self.engine.model,
-            prompt.ids,
-            SampleDraws(settings.seed, prompt.ids, range(settings.num_samples)),
-            sampler,
-            max_new_tokens=settings.max_new_tokens,
-            end_of_text=None if settings.ignore_eos else self.tokenizer.end_of_text,
-            stopped=stopped,
-            logprobs=settings.logprobs,
-        )
+        draws = SampleDraws(settings.seed, prompt.ids, range(settings.num_samples))
+        requests = (Request(i, prompt.ids, draws[i]) for i in range(settings.num_samples))
+        return self.generate(requests, settings, stopped=stopped)
 
     def generate(
         self,
@@ -190,21 +183,32 @@ class Session:
             stopped=stopped,
             logprobs=settings.logprobs,
             batch_size=batch_size,
+            window_stride=settings.window_stride,
         )
 
-    @cached_property
+    def prepare(self, new_tokens: float) -> tuple[str, ...]:
+        """Load the model and choose its step, if that is still to do; return notes.
+
+        Args:
+            new_tokens: how many the run may make, over all samples: a long one earns compiling.
+        """
+        if self._engine is not None:
+            return ()
+        model = self.load()
+        step, notes = make_step(model, self.dtype, self.choice, new_tokens)
+        self._engine = Engine(model, step)
+        return notes
+
+    @property
     def engine(self) -> Engine:
-        """The model made ready to decode, loaded when it is first asked for."""
-        return Engine(self.load())
+        """The model made ready to decode."""
+        self.prepare(0)
+        assert self._engine is not None, "prepare makes the engine"
+        return self._engine
 
     def load(self) -> GPT:
-        """Return the model in eval mode, on its device and in its dtype."""
-        model = load_model(self.checkpoint).eval()
-        if self.device.type == "cpu" and self.dtype != torch.float32:
-            for parameter in model.parameters():
-                parameter.data = parameter.data.to(self.dtype).to(torch.float32)
-            return model
-        return model.to(device=self.device, dtype=self.dtype)
+        """Return the model in eval mode, float32, on its device."""
+        return load_model(self.checkpoint).eval().to(device=self.device)
 
     @cached_property
     def identity(self) -> dict[str, str]:
@@ -213,6 +217,7 @@ class Session:
             "weights": digest_weights(self.checkpoint.architecture),
             "tokens": digest_tokens(self.tokenizer),
             "dtype": self.dtype_name,
+            **({"quantize": self.choice.quantize} if self.choice.quantize else {}),
         }
 
     def report(self, prompt: Prompt, settings: SampleSettings, pieces: list[Piece]) -> SampleReport:

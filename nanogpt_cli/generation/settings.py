@@ -31,6 +31,7 @@ class SampleSettings:
         rng: "per-sample", or "nanogpt" for sample.py's own loop.
         ignore_eos: go on past end-of-text.
         special: whether `<|endoftext|>` in the prompt is the token.
+        window_stride: past block_size, how many of the oldest ids are dropped at once.
 
     Raises:
         UsageError: a value out of range.
@@ -45,6 +46,7 @@ class SampleSettings:
     ignore_eos: bool = False
     special: bool = True
     logprobs: int | None = None
+    window_stride: int = 1
 
     def __post_init__(self) -> None:
         if not 1 <= self.num_samples <= MOST_SAMPLES:
@@ -63,6 +65,13 @@ class SampleSettings:
             raise UsageError(f"--logprobs {self.logprobs}: it must be at least 0")
         if self.logprobs is not None and self.rng == "nanogpt":
             raise UsageError("--rng nanogpt is sample.py's own loop, which gives no --logprobs")
+        if self.window_stride < 1:
+            raise UsageError(
+                f"--window-stride {self.window_stride}: it must be at least 1",
+                hint="1 is exact: each token sees the last block_size ids",
+            )
+        if self.window_stride > 1 and self.rng == "nanogpt":
+            raise UsageError("--rng nanogpt is sample.py's own loop, which has no --window-stride")
         if "" in self.stop:
             raise UsageError("--stop '': a stop text must have at least one character")
         unknown = sorted({f.option for f in self.build_filters()} - NANOGPTS_FILTERS)
@@ -99,6 +108,7 @@ class SampleSettings:
             "ignore_eos": self.ignore_eos,
             "stop": list(self.stop),
             "special": self.special,
+            "window_stride": self.window_stride,
         }
         text = json.dumps({**values, **identity}, sort_keys=True, default=str)
         return {**values, "digest": hashlib.sha256(text.encode()).hexdigest()[:16]}

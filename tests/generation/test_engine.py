@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nanogpt_cli.errors import NanoGPTError
-from nanogpt_cli.generation.engine import forward_cached, generate_ids
-from nanogpt_cli.generation.kv_cache import KVCache
+from nanogpt_cli.generation.engine import Engine, NewToken, Request
 from nanogpt_cli.model import GPT, GPTConfig
 from nanogpt_cli.sampling import build_filters
 from nanogpt_cli.sampling.draws import Draws
@@ -29,10 +31,16 @@ def build(seed: int = 0, **sizes: object) -> GPT:
     return model
 
 
+def stream(
+    model: GPT, prompt: list[int], sampler: Sampler, samples: int, **options: Any
+) -> Iterator[NewToken]:
+    requests = [Request(i, prompt, Draws(0, prompt, i)) for i in range(samples)]
+    return Engine(model).generate(requests, sampler, **options)
+
+
 def run(model: GPT, prompt: list[int], sampler: Sampler, samples: int, new: int) -> list[list[int]]:
-    draws = [Draws(0, prompt, index) for index in range(samples)]
-    texts: list[list[int]] = [[] for _ in draws]
-    for token in generate_ids(model, prompt, draws, sampler, max_new_tokens=new):
+    texts: list[list[int]] = [[] for _ in range(samples)]
+    for token in stream(model, prompt, sampler, samples, max_new_tokens=new):
         if token.id is not None:
             texts[token.index].append(token.id)
     return texts
@@ -68,35 +76,6 @@ def test_greedy_ids_are_the_plain_loops(
     assert run(model, prompt, GREEDY, samples, 12 + 50) == [expected] * samples
 
 
-@pytest.mark.parametrize("batch", [1, 4])
-def test_cached_logits_equal_the_uncached(batch: int) -> None:
-    model, idx = build(), torch.randint(0, 31, (batch, 12))
-    uncached, _ = model(idx, idx)
-    cache = KVCache(model.config, batch, 12, model.lm_head.weight)
-    logits = [forward_cached(model, idx[:, :4], cache)]
-    logits += [forward_cached(model, idx[:, [t]], cache) for t in range(4, 12)]
-    torch.testing.assert_close(torch.stack(logits, 1), uncached[:, 3:], rtol=0, atol=1e-4)
-    assert torch.equal(model(idx, idx)[0], uncached)
-
-
-def test_cached_step_t_uses_row_t_of_wpe() -> None:
-    """A change to row 5 shows from position 5 on and nowhere before."""
-    model, idx = build(), torch.randint(0, 31, (1, 12))
-
-    def cached() -> list[torch.Tensor]:
-        cache = KVCache(model.config, 1, 12, model.lm_head.weight)
-        return [forward_cached(model, idx[:, [t]], cache) for t in range(12)]
-
-    before, before_uncached = cached(), model(idx, idx)[0]
-    with torch.no_grad():
-        model.transformer.wpe.weight[5] += 1
-    after, after_uncached = cached(), model(idx, idx)[0]
-    assert [torch.equal(*pair) for pair in zip(before, after, strict=True)] == [True] * 5 + [
-        False
-    ] * 7
-    assert torch.equal(before_uncached[:, :5], after_uncached[:, :5])
-
-
 def test_each_sample_is_its_own_whatever_their_number() -> None:
     model, sampler = build(), Sampler(build_filters({"temperature": 1.5}))
     alone, among = (run(model, [3, 1], sampler, n, 40) for n in (1, 5))
@@ -107,7 +86,7 @@ def test_each_sample_is_its_own_whatever_their_number() -> None:
 def test_samples_beyond_the_cache_budget_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     model, sampler = build(), Sampler(build_filters({"temperature": 1.5}))
     at_once = run(model, [3, 1], sampler, 5, 20)
-    monkeypatch.setattr("nanogpt_cli.generation.engine.CACHE_BUDGET_BYTES", 1)
+    monkeypatch.setattr("nanogpt_cli.generation.engine.MEMORY_BUDGET_BYTES", 1)
     assert run(model, [3, 1], sampler, 5, 20) == at_once
 
 
@@ -119,7 +98,7 @@ def test_a_large_vocabulary_makes_batches_smaller(monkeypatch: pytest.MonkeyPatc
         rows.append(len(uniforms))
         return logits.argmax(dim=-1)
 
-    monkeypatch.setattr("nanogpt_cli.generation.engine.CACHE_BUDGET_BYTES", 400_000)
+    monkeypatch.setattr("nanogpt_cli.generation.engine.MEMORY_BUDGET_BYTES", 400_000)
     run(build(vocab_size=5000), [3], watched, 5, 1)  # type: ignore[arg-type]
     assert rows == [2, 2, 1]
 
@@ -148,8 +127,7 @@ def test_the_repetition_penalty_sees_the_whole_prompt_and_the_text_so_far() -> N
 def test_end_of_text_ends_its_own_sample_and_is_not_given() -> None:
     model, sampler, eos = build(), Sampler(build_filters({"temperature": 2.0})), 7
     free = run(model, [3, 1], sampler, 6, 60)
-    draws = [Draws(0, [3, 1], index) for index in range(6)]
-    tokens = list(generate_ids(model, [3, 1], draws, sampler, max_new_tokens=60, end_of_text=eos))
+    tokens = list(stream(model, [3, 1], sampler, 6, max_new_tokens=60, end_of_text=eos))
     for index, text in enumerate(free):
         cut = text[: text.index(eos)] if eos in text else text
         own = [token for token in tokens if token.index == index]
@@ -162,9 +140,7 @@ def test_end_of_text_ends_its_own_sample_and_is_not_given() -> None:
 
 
 def test_no_new_tokens_ends_every_sample_at_once() -> None:
-    tokens = list(
-        generate_ids(build(), [3], [Draws(0, [3], i) for i in range(2)], GREEDY, max_new_tokens=0)
-    )
+    tokens = list(stream(build(), [3], GREEDY, 2, max_new_tokens=0))
     assert [(t.index, t.id, t.finish_reason) for t in tokens] == [
         (0, None, "length"),
         (1, None, "length"),

@@ -1,0 +1,92 @@
+"""Which step serves a model: compiled where it can be and pays, else in torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from nanogpt_cli.config import GPTConfig
+from nanogpt_cli.errors import UsageError
+from nanogpt_cli.generation.steps.base import Step
+from nanogpt_cli.generation.steps.compiled import CompiledStep
+from nanogpt_cli.generation.steps.eager import EagerStep
+from nanogpt_cli.generation.steps.library import load_library
+from nanogpt_cli.generation.steps.weights import store_weights
+from nanogpt_cli.model import GPT
+
+Compile = Literal["auto", "always", "never"]
+
+QUANTIZATIONS = ("int8",)
+
+BUILD_SECONDS = 8.0
+"""What the first compilation takes at most on a usual machine; no run pays it twice."""
+
+EAGER_LAYER_SECONDS = 1e-4
+"""What torch's operations cost a token and layer, beside the weights they read."""
+
+EAGER_PARAMETER_SECONDS = 1.5e-10
+"""What they cost a token and parameter more than the compiled step: 20 ms for 124 million."""
+
+
+@dataclass(frozen=True)
+class StepChoice:
+    """How to compute, as a user asks for it.
+
+    Args:
+        quantize: "int8" for 8-bit weights with a scale a row, or None.
+        compile: "auto" takes a compiled step that is there, and builds one for a run that is long
+            enough to earn it.
+        threads: of the CPU; None for torch's own choice, the physical cores.
+        folder: where compiled steps are kept; None keeps none.
+
+    Raises:
+        UsageError: an unknown quantization.
+    """
+
+    quantize: str | None = None
+    compile: Compile = "auto"
+    threads: int | None = None
+    folder: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.quantize is not None and self.quantize not in QUANTIZATIONS:
+            raise UsageError(
+                f"unknown quantization {self.quantize!r}", hint=f"give {', '.join(QUANTIZATIONS)}"
+            )
+
+
+def make_step(
+    model: GPT, dtype: torch.dtype, choice: StepChoice, new_tokens: float
+) -> tuple[Step[Any], tuple[str, ...]]:
+    """Return the step that serves a model, and notes on what could not be had.
+
+    Args:
+        model: in eval mode, float32, on the device to compute on.
+        dtype: of the weights; on the CPU the arithmetic is float32 whatever it is.
+        choice: the user's.
+        new_tokens: how many the run may make, over all samples.
+    """
+    device = model.lm_head.weight.device
+    stored = choice.quantize or str(dtype).removeprefix("torch.")
+    weights = store_weights(model, stored)
+    if device.type != "cpu":
+        return EagerStep(weights, dtype), ()
+    notes: tuple[str, ...] = ()
+    if choice.compile != "never":
+        build = choice.compile == "always" or pays(model.config, new_tokens)
+        library, note = load_library(choice.folder, build=build)
+        notes = () if note is None else (note,)
+        if library is not None:
+            threads = choice.threads or torch.get_num_threads()
+            return CompiledStep(weights, library, threads), notes
+    return EagerStep(weights), notes
+
+
+def pays(config: GPTConfig, new_tokens: float) -> bool:
+    """Return whether a run of so many tokens earns the compilation it would begin with."""
+    parameters = 12 * config.n_layer * config.n_embd**2 + config.vocab_size * config.n_embd
+    saved = EAGER_LAYER_SECONDS * config.n_layer + EAGER_PARAMETER_SECONDS * parameters
+    return new_tokens * saved > BUILD_SECONDS

@@ -1,0 +1,124 @@
+"""The step in torch's own operations: where nothing is compiled, on a CPU or any other device.
+
+Library products round differently with the number of rows, so a text's logits may depend, in the
+last bits, on how many texts share the batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+from torch.nn import functional as F
+
+from nanogpt_cli.generation.steps.base import Step
+from nanogpt_cli.generation.steps.products import make_products
+from nanogpt_cli.generation.steps.weights import Norm, Weights
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
+    """From a layer's number and its q, k, v, (N, H, D) each, to the attended values."""
+
+
+@dataclass(frozen=True)
+class TextCache:
+    """Keys and values of one text: (L, 2, H, capacity, D) of the type computed in."""
+
+    store: Tensor
+
+    @property
+    def capacity(self) -> int:
+        """How many positions have room."""
+        return self.store.size(3)
+
+
+class EagerStep(Step[TextCache]):
+    """A model's weights and torch.
+
+    Args:
+        weights: on the device to compute on.
+        dtype: what to compute in: float32 on the CPU.
+    """
+
+    name: ClassVar[str] = "eager"
+    batch_invariant: ClassVar[bool] = False
+
+    def __init__(self, weights: Weights, dtype: torch.dtype = torch.float32) -> None:
+        self.weights, self.dtype = weights, dtype
+        self.device = weights.wte.device
+        self._products = make_products(weights, dtype)
+        self._gelu = "tanh" if weights.config.activation == "gelu_tanh" else "none"
+
+    def open(self, capacity: int) -> TextCache:
+        """Return an empty cache."""
+        c = self.weights.config
+        shape = (c.n_layer, 2, c.n_head, capacity, c.n_embd // c.n_head)
+        return TextCache(torch.empty(shape, dtype=self.dtype, device=self.device))
+
+    def fork(self, cache: TextCache, length: int, capacity: int) -> TextCache:
+        """Return a new cache with the first `length` positions of another."""
+        new = self.open(capacity)
+        new.store[:, :, :, :length] = cache.store[:, :, :, :length]
+        return new
+
+    @torch.inference_mode()
+    def prefill(self, ids: Sequence[int], cache: TextCache) -> Tensor:
+        """Run a text's first ids; return (1, V) logits of the last."""
+        T = len(ids)
+        idx = torch.tensor(ids, dtype=torch.long, device=self.device)
+
+        def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            """Take and return (T, H, D)."""
+            q, k, v = (part.transpose(0, 1).unsqueeze(0) for part in (q, k, v))  # (1, H, T, D)
+            cache.store[layer, 0, :, :T], cache.store[layer, 1, :, :T] = k[0], v[0]
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            return y[0].transpose(0, 1)
+
+        return self._run(idx, range(T), attend, last_only=True)
+
+    @torch.inference_mode()
+    def decode(self, ids: Tensor, positions: Sequence[int], caches: Sequence[TextCache]) -> Tensor:
+        """Run one more id of each text; return (B, V) logits."""
+
+        def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            """Take and return (B, H, D): each text over its own length."""
+            out = torch.empty_like(q)
+            for row, (cache, position) in enumerate(zip(caches, positions, strict=True)):
+                keys, values = cache.store[layer]  # (H, capacity, D) each
+                keys[:, position], values[:, position] = k[row], v[row]
+                end = position + 1
+                scores = torch.bmm(keys[:, :end], q[row].unsqueeze(2)).squeeze(2)  # (H, end)
+                weights = torch.softmax(scores.float() * (1 / math.sqrt(q.size(2))), dim=1)
+                out[row] = torch.bmm(weights.to(q.dtype).unsqueeze(1), values[:, :end]).squeeze(1)
+            return out
+
+        return self._run(ids, positions, attend, last_only=False)
+
+    def _run(
+        self, ids: Tensor, positions: Sequence[int], attend: Attend, *, last_only: bool
+    ) -> Tensor:
+        c = self.weights.config
+        places = torch.tensor(positions, dtype=torch.long, device=self.device)
+        x = self.weights.embed(ids, places).to(self.dtype)  # (N, C)
+        heads = (x.size(0), c.n_head, c.n_embd // c.n_head)
+        for number, (layer, products) in enumerate(
+            zip(self.weights.layers, self._products.layers, strict=True)
+        ):
+            qkv = products.c_attn(_normalise(layer.ln_1, x))
+            q, k, v = (part.reshape(heads) for part in qkv.chunk(3, dim=1))
+            x = x + products.attn_proj(attend(number, q, k, v).reshape(x.shape))
+            hidden = F.gelu(products.c_fc(_normalise(layer.ln_2, x)), approximate=self._gelu)
+            x = x + products.mlp_proj(hidden)
+        x = _normalise(self.weights.ln_f, x[-1:] if last_only else x)
+        return self._products.lm_head(x).float()
+
+
+def _normalise(norm: Norm, x: Tensor) -> Tensor:
+    weight = norm.weight.to(x.dtype)
+    bias = None if norm.bias is None else norm.bias.to(x.dtype)
+    return F.layer_norm(x, weight.shape, weight, bias, 1e-5)
