@@ -8,19 +8,22 @@ import weakref
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import transformers
 from induction_model import SIZE, build_induction
 from model_files import build
+from safetensors.numpy import load_file
 from torch.nn import functional as F
 
 from nanogpt_cli.checkpoints import load_model, open_checkpoint
 from nanogpt_cli.errors import UsageError
 from nanogpt_cli.inspection.behaviour import find_view
-from nanogpt_cli.inspection.behaviour.attention import AttentionReport, measure
+from nanogpt_cli.inspection.behaviour.attention import AttentionReport, MapSource, measure
 from nanogpt_cli.inspection.behaviour.attention_maps import walk_maps
 from nanogpt_cli.inspection.behaviour.heads import make_probe, run_probe, score_repeats, score_text
+from nanogpt_cli.inspection.behaviour.saving import save_arrays
 from nanogpt_cli.inspection.behaviour.subject import Subject
 from nanogpt_cli.inspection.behaviour.trace import unembed
 from nanogpt_cli.model import GPT
@@ -71,6 +74,18 @@ def test_the_weights_are_those_of_transformers(tmp_path: Path, shape: dict[str, 
     torch.testing.assert_close(unembed(ours, residual), answer.logits, rtol=0, atol=1e-4)
 
 
+@pytest.mark.real
+def test_the_weights_of_a_strangers_model_are_those_of_transformers(zoo: Path) -> None:
+    folder = zoo / "hf-tiny-21"
+    library: Any = transformers
+    theirs = library.GPT2Model.from_pretrained(folder, attn_implementation="eager").eval()
+    ids = [1, 5, 7, 2, 11]
+    with torch.no_grad():
+        answer = theirs(torch.tensor([ids]), output_attentions=True)
+    ours = load_model(open_checkpoint(str(folder))).eval()
+    torch.testing.assert_close(collect(ours, ids), torch.cat(answer.attentions), rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize("attention", ["sdpa", "manual"])
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("T", [1, 7, 16])
@@ -109,6 +124,26 @@ def test_no_more_than_two_layers_of_maps_are_alive() -> None:
         seen.append(weakref.ref(weights))
         alive.append(sum(each() is not None for each in seen))
     assert max(alive) <= 2
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+def test_what_is_saved_is_made_layer_by_layer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    model = build(n_layer=4)
+    report = measure(subject_of(model, draw(model, 8)))
+    expected = report.arrays()["attention"]
+    with monkeypatch.context() as patch:
+        patch.delattr(MapSource, "collect")  # nothing asks for all of them
+        save_arrays(tmp_path / f"maps{suffix}", report)
+    path = tmp_path / f"maps{suffix}"
+    if suffix == ".npz":
+        with np.load(path) as arrays:
+            saved = arrays["attention"]
+    else:
+        saved = load_file(path)["attention"]
+    assert saved.dtype == np.float32
+    np.testing.assert_array_equal(saved, expected)
 
 
 def test_scores_of_a_text_are_means_along_diagonals() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -22,6 +22,7 @@ from nanogpt_cli.inspection.behaviour.heads import (
     score_text,
 )
 from nanogpt_cli.inspection.behaviour.labels import Token
+from nanogpt_cli.inspection.behaviour.saving import Stream
 from nanogpt_cli.inspection.behaviour.subject import Subject
 from nanogpt_cli.inspection.behaviour.trace import unembed
 from nanogpt_cli.inspection.behaviour.vocabulary import known_ids
@@ -138,6 +139,10 @@ class AttentionReport:
     def arrays(self) -> Arrays:
         """Return what --save writes: all maps, (L, H, T, T)."""
         return {"attention": self.maps.collect()}
+
+    def streams(self) -> Mapping[str, Stream]:
+        """Return the same, made layer by layer while it is written."""
+        return {"attention": Stream(np.dtype(np.float32), self.maps.shape, self.maps.layers)}
 
 
 @torch.inference_mode()

@@ -19,6 +19,9 @@ from nanogpt_cli.model import GPT, Block
 
 LN_EPSILON = 1e-5
 
+ROWS_AT_ONCE = 4096
+"""Of lm_head, widened to float64."""
+
 
 @dataclass(frozen=True)
 class Write:
@@ -128,9 +131,9 @@ def share_out(model: GPT, decomposition: Decomposition, direction: Tensor) -> Sh
 
 
 @torch.inference_mode()
-def mean_row(model: GPT, known: range | list[int]) -> Tensor:
+def mean_row(model: GPT, known: list[int]) -> Tensor:
     """Return the mean of lm_head's rows for `known` ids, (C,) float64 on the CPU."""
     weight = model.lm_head.weight
-    if len(known) < weight.size(0):
-        weight = weight[torch.as_tensor(list(known), device=weight.device)]
-    return weight.mean(dim=0, dtype=torch.float64).cpu()
+    pieces = torch.split(torch.as_tensor(known, device=weight.device), ROWS_AT_ONCE)
+    sums = [_exact(weight[rows]).sum(dim=0) for rows in pieces]
+    return torch.stack(sums).sum(dim=0) / len(known)
