@@ -129,16 +129,16 @@ def _read_row(subject: Subject, step: Step, tracked: int | None) -> dict[str, Te
     logits = torch.empty(0)
     for logits in _logits_of(subject, step):
         top = logits.argmax(dim=-1)
-        total = logits.logsumexp(dim=-1)
+        logprobs = logits.log_softmax(dim=-1)
         row = {
             "top_ids": top,
-            "top_probabilities": (logits.amax(dim=-1) - total).exp(),
-            "entropies_bits": entropy_bits(logits),
+            "top_probabilities": logprobs.amax(dim=-1).exp(),
+            "entropies_bits": entropy_bits(logprobs),
         }
         if tracked is not None:
             column = torch.full_like(top, tracked)[:, None]
             row["tracked_ranks"] = ranks_of(logits, column)
-            row["tracked_probabilities"] = (logits[:, tracked] - total).exp()
+            row["tracked_probabilities"] = logprobs[:, tracked].exp()
         for name, part in row.items():
             parts.setdefault(name, []).append(part.cpu())
     return {

@@ -104,7 +104,7 @@ def measure(
         prompt_tokens=len(subject.ids),
         dropped_tokens=subject.dropped,
         vocab_size=logits.numel(),
-        entropy_bits=entropy_bits(logits[None].double()).item(),
+        entropy_bits=ranked.entropy_bits,
         tokens=tuple(ranked.row(place) for place in range(min(top, logits.numel()))),
         tracked=None if tracked is None else ranked.row(ranked.place_of(tracked)),
         bulk={"logits": logits.cpu().numpy()},
@@ -120,6 +120,10 @@ class _Ranking:
         self._logprobs = self._logits.log_softmax(dim=-1)
         self._order = self._logits.argsort(descending=True, stable=True)
         self._cumulative = self._logprobs.exp()[self._order].cumsum(dim=-1)
+
+    @property
+    def entropy_bits(self) -> float:
+        return entropy_bits(self._logprobs[None]).item()
 
     def place_of(self, token: int) -> int:
         return int((self._order == token).nonzero())

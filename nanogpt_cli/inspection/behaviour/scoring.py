@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
+import torch
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -37,20 +39,19 @@ def score_targets(logits: Tensor, targets: Tensor) -> Scores:
     """Score one token a row: logits (N, V), targets (N) int64; float64 where the logits are."""
     column = targets[:, None]
     logit = logits.gather(1, column)
-    logprob = logits.log_softmax(dim=-1).gather(1, column)
-    return Scores(logit[:, 0], logprob[:, 0], ranks_of(logits, column), entropy_bits(logits))
+    logprobs = logits.log_softmax(dim=-1)
+    chosen = logprobs.gather(1, column)
+    return Scores(logit[:, 0], chosen[:, 0], ranks_of(logits, column), entropy_bits(logprobs))
 
 
 def ranks_of(logits: Tensor, column: Tensor) -> Tensor:
     """Return the rank, (N) int64, of one token a row: logits (N, V), column (N, 1) int64."""
     logit = logits.gather(1, column)
-    before = (logits == logit).cumsum(dim=-1).gather(1, column)[:, 0]
-    return (logits > logit).sum(dim=-1) + before
+    ids = torch.arange(logits.size(-1), device=logits.device)
+    before = (logits > logit) | ((logits == logit) & (ids < column))
+    return before.sum(dim=-1) + 1
 
 
-def entropy_bits(logits: Tensor) -> Tensor:
-    """Return the entropy of each row's distribution, (N), for logits (N, V)."""
-    logprobs = logits.log_softmax(dim=-1)
-    # Clamped: probability 0 times minus infinity is 0 here, and not NaN.
-    weighted = logprobs.exp() * logprobs.clamp(min=-1e30)
-    return -weighted.sum(dim=-1) / math.log(2)
+def entropy_bits(logprobs: Tensor) -> Tensor:
+    """Return the entropy of each row's distribution, (N), for finite logarithms (N, V)."""
+    return -(logprobs.exp() * logprobs).sum(dim=-1) / math.log(2)
