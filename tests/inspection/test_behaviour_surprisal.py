@@ -23,6 +23,7 @@ from nanogpt_cli.inspection.behaviour.subject import Subject, read_subject
 from nanogpt_cli.inspection.behaviour.surprisal import measure
 from nanogpt_cli.inspection.behaviour.windows import Protocol, Window
 from nanogpt_cli.model import GPT
+from nanogpt_cli.tokenizers.search import find_tokenizer
 
 LONG = [(7 * place * place + place) % 65 for place in range(75)]
 
@@ -86,6 +87,22 @@ def test_every_figure_by_hand() -> None:
 def test_numbers_have_no_bytes() -> None:
     report = measure(subject())
     assert (report.scored_bytes, report.bits_per_byte) == (None, None)
+
+
+def test_bytes_are_those_of_the_text() -> None:
+    tokenizer, _ = find_tokenizer(
+        vocab_size=50257, near=Path("/nowhere"), dataset=None, tokenizer="gpt2", meta=None
+    )
+    ids = tokenizer.encode("<|endoftext|>é b<|endoftext|> it")
+    model = build(vocab_size=50257)
+    report = measure(Subject("gpt2's table", model, tokenizer, ids))
+    assert report.tokens is not None
+    assert [token.label for token in report.tokens] == [
+        *("<|endoftext|>", "é", "␣b", "<|endoftext|>", "␣it")
+    ]
+    assert [token.bits is None for token in report.tokens] == [True, *[False] * 4]
+    assert report.scored_bytes == len("é b it".encode())
+    assert report.bits_per_byte == pytest.approx(report.total_nats / math.log(2) / 7)
 
 
 @pytest.mark.parametrize(
