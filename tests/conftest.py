@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 ROOT = Path(__file__).parents[1]
 
+CACHE = tempfile.TemporaryDirectory(prefix="nanogpt-tests-")
+"""What is compiled is compiled once for all tests, and the user's own folder is left alone."""
+
 NOISE = ("NO_COLOR", "FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS", "COLUMNS", "TERM")
 """Variables that change how things look, beside PYTHONIOENCODING and our own NANOGPT_*."""
 
@@ -30,6 +34,7 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         ours = name.startswith("NANOGPT_") and name != "NANOGPT_ZOO"
         if ours or name in NOISE or name in ("PYTHONIOENCODING", "HF_HUB_OFFLINE"):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CACHE_HOME", CACHE.name)
 
 
 @pytest.fixture(scope="session")

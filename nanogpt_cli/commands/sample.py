@@ -10,6 +10,7 @@ import typer
 
 from nanogpt_cli import options, output
 from nanogpt_cli.commands import sample_batch, sample_batch_plan
+from nanogpt_cli.commands.caches import cache_folder
 from nanogpt_cli.commands.interactive import converse
 from nanogpt_cli.commands.sample_color import choose_paint
 from nanogpt_cli.commands.sample_text import Manner, print_samples
@@ -46,6 +47,9 @@ def sample(
     n_head: options.NHeadOpt = None,
     device: options.DeviceOpt = "auto",
     dtype: options.DtypeOpt = "auto",
+    quantize: options.QuantizeOpt = None,
+    compile: options.CompileOpt = None,
+    window_stride: options.WindowStrideOpt = 1,
     threads: options.ThreadsOpt = None,
     offline: options.OfflineOpt = False,
     echo: options.EchoOpt = True,
@@ -67,6 +71,7 @@ def sample(
     from nanogpt_cli.generation.prompt import read_prompt
     from nanogpt_cli.generation.session import Session
     from nanogpt_cli.generation.settings import SampleSettings
+    from nanogpt_cli.generation.steps.choose import StepChoice
 
     settings = SampleSettings(
         num_samples=num_samples,
@@ -78,6 +83,7 @@ def sample(
         ignore_eos=ignore_eos,
         special=special,
         logprobs=logprobs,
+        window_stride=window_stride,
     )
     if logprobs is not None and not json and prompts is None:
         raise UsageError("--logprobs are printed in JSON alone", hint="add --json")
@@ -97,7 +103,16 @@ def sample(
     opened = open_checkpoint(checkpoint, n_head=n_head, offline=offline)
     output.note(f"sampling {name_checkpoint(opened)}")
     use_threads(threads)
-    session = Session(opened, tokenizer=tokenizer, meta=meta, device=device, dtype=dtype)
+    choice = StepChoice(quantize, "auto" if compile is None else compile, threads, cache_folder())
+    session = Session(
+        opened,
+        tokenizer=tokenizer,
+        meta=meta,
+        device=device,
+        dtype=dtype,
+        choice=choice,
+        notify=output.note,
+    )
     for message in session.notes:
         output.note(message)
     if batch is not None:

@@ -26,6 +26,9 @@ class SampleReport:
         id: of the row it came from, or None.
         index: its number among the prompt's samples.
         finish_reason: "length", "stop" or "eos".
+        step: what computed: "compiled", "eager" or another of `generation.steps`, or "reference"
+            for nanoGPT's own loop.
+        batch_invariant: whether the text is the same, bit for bit, whatever shares its batch.
         settings: what changes a text, with a digest that covers the model and tokenizer too.
         logprobs: where asked for, a token each: id, text, bytes, logit, logprob, rank, top.
     """
@@ -41,6 +44,8 @@ class SampleReport:
     seed: int
     device: str
     dtype: str
+    step: str
+    batch_invariant: bool
     prompt_tokens: int
     new_tokens: int
     settings: dict[str, object]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
+from typing import TypedDict
 
 import torch
 
@@ -49,6 +50,7 @@ class Session:
         dtype: "auto", "float32", "bfloat16", "float16". On the CPU the 16-bit ones round the
             weights, and the arithmetic stays float32.
         choice: how to compute beside that.
+        notify: is told what is worth a note while the model is loaded.
 
     Raises:
         NanoGPTError: no fitting tokenizer, an impossible device or dtype, or an unknown n_head.
@@ -63,6 +65,7 @@ class Session:
         device: str = "auto",
         dtype: str = "auto",
         choice: StepChoice | None = None,
+        notify: Callable[[str], None] = lambda _note: None,
     ) -> None:
         require_n_head(checkpoint.architecture)
         self.checkpoint = checkpoint
@@ -77,6 +80,7 @@ class Session:
         self.device = choose_device(device)
         self.dtype = choose_dtype(dtype, self.device)
         self.choice = choice or StepChoice()
+        self.notify = notify
         self._engine: Engine | None = None
         self.notes = (
             *checkpoint.notes,
@@ -150,6 +154,7 @@ class Session:
                 dtype=self.dtype,
                 stopped=stopped,
             )
+        self.prepare(settings.num_samples * settings.max_new_tokens)
         draws = SampleDraws(settings.seed, prompt.ids, range(settings.num_samples))
         requests = (Request(i, prompt.ids, draws[i]) for i in range(settings.num_samples))
         return self.generate(requests, settings, stopped=stopped)
@@ -186,23 +191,24 @@ class Session:
             window_stride=settings.window_stride,
         )
 
-    def prepare(self, new_tokens: float) -> tuple[str, ...]:
-        """Load the model and choose its step, if that is still to do; return notes.
+    def prepare(self, new_tokens: float = math.inf) -> None:
+        """Load the model and choose its step, if that is still to do.
 
         Args:
             new_tokens: how many the run may make, over all samples: a long one earns compiling.
         """
         if self._engine is not None:
-            return ()
+            return
         model = self.load()
         step, notes = make_step(model, self.dtype, self.choice, new_tokens)
+        for note in notes:
+            self.notify(note)
         self._engine = Engine(model, step)
-        return notes
 
     @property
     def engine(self) -> Engine:
         """The model made ready to decode."""
-        self.prepare(0)
+        self.prepare()
         assert self._engine is not None, "prepare makes the engine"
         return self._engine
 
@@ -220,6 +226,12 @@ class Session:
             **({"quantize": self.choice.quantize} if self.choice.quantize else {}),
         }
 
+    def _computed_by(self, settings: SampleSettings) -> _ComputedBy:
+        if settings.rng == "nanogpt":  # one text after the other
+            return {"step": "reference", "batch_invariant": True}
+        step = self.engine.step
+        return {"step": step.name, "batch_invariant": step.batch_invariant}
+
     def report(self, prompt: Prompt, settings: SampleSettings, pieces: list[Piece]) -> SampleReport:
         """Return the report of one sample from all of its pieces."""
         ids = [piece.id for piece in pieces if piece.id is not None]
@@ -234,6 +246,7 @@ class Session:
             seed=settings.seed,
             device=str(self.device),
             dtype=self.dtype_name,
+            **self._computed_by(settings),
             prompt_tokens=len(prompt.ids),
             new_tokens=len(ids),
             settings=settings.as_dict(**self.identity),
@@ -241,6 +254,11 @@ class Session:
             if settings.logprobs is None
             else [spell_score(self.tokenizer, score) for score in scores],
         )
+
+
+class _ComputedBy(TypedDict):
+    step: str
+    batch_invariant: bool
 
 
 def forbidden_ids(

@@ -17,7 +17,7 @@ from nanogpt_cli.generation.steps.library import load_library
 from nanogpt_cli.generation.steps.weights import store_weights
 from nanogpt_cli.model import GPT
 
-Compile = Literal["auto", "always", "never"]
+Compile = Literal["auto"] | bool
 
 QUANTIZATIONS = ("int8",)
 
@@ -37,8 +37,8 @@ class StepChoice:
 
     Args:
         quantize: "int8" for 8-bit weights with a scale a row, or None.
-        compile: "auto" takes a compiled step that is there, and builds one for a run that is long
-            enough to earn it.
+        compile: whether to use the compiled step; "auto" takes one that is there, and builds one
+            for a run that is long enough to earn it.
         threads: of the CPU; None for torch's own choice, the physical cores.
         folder: where compiled steps are kept; None keeps none.
 
@@ -75,8 +75,8 @@ def make_step(
     if device.type != "cpu":
         return EagerStep(weights, dtype), ()
     notes: tuple[str, ...] = ()
-    if choice.compile != "never":
-        build = choice.compile == "always" or pays(model.config, new_tokens)
+    if choice.compile:
+        build = choice.compile is True or pays(model.config, new_tokens)
         library, note = load_library(choice.folder, build=build)
         notes = () if note is None else (note,)
         if library is not None:
