@@ -104,17 +104,21 @@ class Conversation:
         self.sample(Exchange(last.prompt, last.opening, self.settings, last.echo))
 
     def more(self) -> None:
-        """Go on where the last text ended; only what is new is printed."""
-        from nanogpt_cli.generation.prompt import Prompt
+        """Go on where the last text ended; only what is new is printed.
+
+        By its tokens, as if it had never ended; by its text where that was cut inside a token.
+        """
+        from nanogpt_cli.generation.prompt import Prompt, PromptText
 
         last = self.last("gone on with")
         if not last.ids:
-            raise UsageError(
-                "the last text has no end yet to go on from", hint="/again starts anew"
-            )
+            raise UsageError("the last text has not begun yet", hint="/again begins another")
         number = max(last.ids)
-        text = last.opening + last.texts[number]
-        prompt = Prompt(text, (*last.prompt.ids, *last.ids[number]))
+        ids, new = last.ids[number], last.texts[number]
+        prompt = Prompt(last.opening + new, (*last.prompt.ids, *ids))
+        if self.session.tokenizer.decode(ids) != new:
+            special = self.settings.special
+            prompt = self.session.encode(PromptText(last.opening + new), special=special)
         self.sample(Exchange(prompt, self.session.opening(prompt), self.settings, echo=False))
 
     def sample(self, exchange: Exchange) -> None:

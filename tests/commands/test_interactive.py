@@ -14,8 +14,13 @@ import torch
 from conftest import Outcome, Run
 from model_files import build, save_meta, save_nanogpt
 
+from nanogpt_cli.checkpoints import open_checkpoint
+from nanogpt_cli.commands.interactive import Conversation
 from nanogpt_cli.commands.interactive_lines import TerminalLines, history_path, open_lines
+from nanogpt_cli.commands.sample_text import Manner
 from nanogpt_cli.commands.slash_commands import SLASH_COMMANDS
+from nanogpt_cli.generation.session import Session
+from nanogpt_cli.generation.settings import SampleSettings
 
 Talk = Callable[..., Outcome]
 
@@ -209,6 +214,26 @@ def test_more_goes_on_by_tokens_and_not_by_their_spelling(talk: Talk, tmp_path: 
     ids = talk("1 2", "/more", "/more", options=("--tokenizer", "ids", "-t", 0))
     expected = build().generate(torch.tensor([[1, 2]]), 36, temperature=0)[0].tolist()
     assert ids.out.split() == [str(token) for token in expected]
+
+
+def test_more_after_a_text_that_was_cut_inside_a_token_goes_on_from_what_is_seen(
+    tmp_path: Path,
+) -> None:
+    """` world` is one token, and ` w` is all of it that stands there."""
+    model = build(vocab_size=50257, n_embd=6, n_layer=1)
+    with torch.no_grad():
+        model.get_parameter("transformer.ln_f.bias")[0] = 50.0
+        model.lm_head.weight[995, 0] = 50.0
+    session = Session(open_checkpoint(str(save_nanogpt(tmp_path / "w" / "ckpt.pt", model))))
+    settings = SampleSettings(max_new_tokens=2, filters={"temperature": 0}, stop=("orl",))
+    talk = Conversation(session, settings, settings, Manner())
+    for line in ("hello", "/more", "/set stop x", "/more", "/more"):
+        talk.take(line)
+    prompts = [exchange.prompt for exchange in talk.exchanges]
+    texts = ["hello", "hello w", "hello w w", "hello w w world world"]
+    assert [prompt.text for prompt in prompts] == texts
+    assert prompts[2].ids == (*session.tokenizer.encode("hello w w"),)
+    assert prompts[3].ids == (*prompts[2].ids, 995, 995)
 
 
 def test_undo_takes_the_last_text_back(talk: Talk, alone: Callable[..., str]) -> None:
