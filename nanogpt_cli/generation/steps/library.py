@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,12 +46,15 @@ def load_library(folder: Path | None, *, build: bool) -> tuple[ctypes.CDLL | Non
                 return ctypes.CDLL(str(kept)), None
     if not build:
         return None, None
+    started = time.monotonic()
     try:
         with tempfile.TemporaryDirectory(prefix="nanogpt-") as scratch:
             built = _build(Path(scratch))
-            note = None if folder is None else _keep(built, folder, key)
             # Loaded before the temporary folder goes: a mapped file outlives its name.
-            return ctypes.CDLL(str(built)), note
+            library = ctypes.CDLL(str(built))
+            kept = "it is not kept" if folder is None else _keep(built, folder, key)
+            seconds = time.monotonic() - started
+            return library, f"compiled the decode step for this CPU in {seconds:.1f} s; {kept}"
     except (BuildError, OSError) as error:
         return None, f"the step could not be compiled, so it runs uncompiled: {error}"
 
@@ -105,15 +109,15 @@ def _is_private(folder: Path) -> bool:
     return status.st_uid == os.getuid() and not status.st_mode & 0o022
 
 
-def _keep(built: Path, folder: Path, key: str) -> str | None:
-    """Copy a library into the folder, whole or not at all; return a note where it cannot be."""
+def _keep(built: Path, folder: Path, key: str) -> str:
+    """Copy a library into the folder, whole or not at all; say where it is, or why not."""
     data = built.read_bytes()
-    again = "each run compiles it again"
+    again = "it is not kept, so each run compiles it again"
     temporary = None
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not _is_private(folder):
-            return f"the compiled step is not kept, {again}: others can write to {str(folder)!r}"
+            return f"{again}: others can write to {str(folder)!r}"
         with tempfile.NamedTemporaryFile(dir=folder, suffix=".part", delete=False) as file:
             temporary = Path(file.name)
             file.write(data)
@@ -121,9 +125,9 @@ def _keep(built: Path, folder: Path, key: str) -> str | None:
     except OSError as error:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
-        reason = error.strerror or str(error)
-        return f"the compiled step is not kept, {again}: {reason} in {str(folder)!r}"
-    return None
+        reason = (error.strerror or str(error)).lower()
+        return f"{again}: {reason} in {str(folder)!r}"
+    return f"it is kept in {str(folder)!r}"
 
 
 def _build(scratch: Path) -> Path:

@@ -1,0 +1,209 @@
+"""The compiled library: kept, found again, and never trusted further than its name."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import CACHE
+from step_models import build, library
+
+from nanogpt_cli.errors import UsageError
+from nanogpt_cli.generation.steps.choose import StepChoice, make_step, pays
+from nanogpt_cli.generation.steps.library import load_library
+
+KEPT = Path(CACHE.name, "nanogpt")
+
+Compiler = Callable[[str], None]
+
+
+@pytest.fixture
+def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compiler:
+    """Put a shell script in the place of every compiler."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+
+    def write(script: str) -> None:
+        path = folder / "g++"
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{folder}:/bin:/usr/bin")
+
+    return write
+
+
+@pytest.fixture
+def copies(compiler: Compiler, tmp_path: Path) -> Path:
+    """A compiler that takes no time: it copies what was built before, and counts its calls."""
+    library()
+    (built,) = KEPT.glob("step-*.so")
+    calls = tmp_path / "calls"
+    compiler(f'echo x >> {calls}\nwhile [ "$1" != -o ]; do shift; done\ncp {built} "$2"')
+    return calls
+
+
+def test_a_built_library_is_kept_and_found_without_a_compiler(
+    copies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "cache" / "nanogpt"
+    assert load_library(folder, build=False) == (None, None)
+    built, note = load_library(folder, build=True)
+    assert built is not None
+    assert note is not None
+    assert note.startswith("compiled the decode step for this CPU in ")
+    assert note.endswith(f"; it is kept in {str(folder)!r}")
+    monkeypatch.setenv("PATH", "")
+    kept, note = load_library(folder, build=False)
+    assert (kept is not None, note) == (True, None)
+    assert copies.read_text() == "x\n"
+    assert [path.suffix for path in folder.iterdir()] == [".so"]
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda data: data[:100] + b"x" * 50])
+def test_a_damaged_library_is_never_loaded(
+    damage: Callable[[bytes], bytes], copies: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "cache"
+    load_library(folder, build=True)
+    (path,) = folder.iterdir()
+    path.write_bytes(damage(path.read_bytes()))
+    assert load_library(folder, build=False) == (None, None)
+    built, _ = load_library(folder, build=True)
+    assert built is not None
+    assert copies.read_text() == "x\nx\n"
+
+
+def test_a_library_of_another_version_is_left_alone(copies: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "cache"
+    load_library(folder, build=True)
+    (path,) = folder.iterdir()
+    _, key, digest = path.stem.split("-")
+    other = path.rename(folder / f"step-{key[::-1]}-{digest}.so")
+    assert load_library(folder, build=False) == (None, None)
+    load_library(folder, build=True)
+    assert other.exists()
+    assert copies.read_text() == "x\nx\n"
+
+
+@pytest.mark.usefixtures("copies")
+def test_a_folder_that_takes_nothing_costs_a_note(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    built, note = load_library(tmp_path / "file" / "cache", build=True)
+    assert built is not None
+    assert note is not None
+    assert note.endswith(
+        "; it is not kept, so each run compiles it again: not a directory in "
+        f"{str(tmp_path / 'file' / 'cache')!r}"
+    )
+
+
+def test_a_folder_that_others_can_write_to_is_not_trusted(copies: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "cache"
+    load_library(folder, build=True)
+    folder.chmod(0o777)
+    assert load_library(folder, build=False) == (None, None)
+    built, note = load_library(folder, build=True)
+    assert built is not None
+    assert note is not None
+    assert note.endswith(f"others can write to {str(folder)!r}")
+    assert copies.read_text() == "x\nx\n"
+
+
+@pytest.mark.usefixtures("copies")
+def test_no_folder_keeps_nothing() -> None:
+    built, note = load_library(None, build=True)
+    assert built is not None
+    assert note is not None
+    assert note.startswith("compiled the decode step for this CPU in ")
+    assert note.endswith("; it is not kept")
+
+
+@pytest.mark.usefixtures("copies")
+def test_two_at_once_leave_one_whole_library(tmp_path: Path) -> None:
+    folder, found = tmp_path / "cache", []
+    threads = [
+        threading.Thread(target=lambda: found.append(load_library(folder, build=True)[0]))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert None not in found
+    assert len(found) == 4
+    assert len(list(folder.iterdir())) == 1
+
+
+def test_no_compiler_is_one_note_and_torch_computes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    model = build()
+    step, notes = make_step(model, model.lm_head.weight.dtype, StepChoice(compile=True), 1)
+    assert step.name == "eager"
+    assert notes == (
+        "the step could not be compiled, so it runs uncompiled: no C++ compiler was found "
+        "(g++, clang++, c++)",
+    )
+
+
+def test_a_compiler_that_fails_is_quoted(compiler: Compiler, tmp_path: Path) -> None:
+    compiler("echo 'fatal: no sense in it' >&2; exit 1")
+    built, note = load_library(tmp_path / "cache", build=True)
+    assert built is None
+    assert note is not None
+    assert note.startswith("the step could not be compiled, so it runs uncompiled: ")
+    assert note.endswith("g++ failed: fatal: no sense in it")
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_compiler_whose_work_cannot_be_loaded_is_no_crash(
+    compiler: Compiler, tmp_path: Path
+) -> None:
+    compiler('while [ "$1" != -o ]; do shift; done\necho junk > "$2"')
+    built, note = load_library(tmp_path / "cache", build=True)
+    assert built is None
+    assert note is not None
+    assert "runs uncompiled" in note
+    assert not (tmp_path / "cache").exists()
+
+
+def test_auto_takes_a_kept_step_and_builds_for_long_runs_alone(
+    copies: Path, tmp_path: Path
+) -> None:
+    model, dtype = build(), build().lm_head.weight.dtype
+    choice = StepChoice(folder=tmp_path / "cache")
+    assert make_step(model, dtype, choice, 10)[0].name == "eager"
+    assert not copies.exists()
+    assert make_step(model, dtype, choice, 1e9)[0].name == "compiled"
+    assert make_step(model, dtype, choice, 10)[0].name == "compiled"
+    never = StepChoice(compile=False, folder=tmp_path / "cache")
+    assert make_step(model, dtype, never, 1e9)[0].name == "eager"
+    assert copies.read_text() == "x\n"
+
+
+def test_a_long_run_of_gpt2_pays_and_a_short_one_of_a_small_model_does_not() -> None:
+    from nanogpt_cli.config import GPTConfig
+
+    assert pays(GPTConfig(), 1000)
+    assert not pays(GPTConfig(), 20)
+    assert not pays(build().config, 500)
+
+
+def test_an_unknown_quantization_is_refused() -> None:
+    with pytest.raises(UsageError, match="unknown quantization 'int3'"):
+        StepChoice(quantize="int3")
+
+
+def test_the_folder_is_the_users_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from nanogpt_cli.commands.caches import cache_folder
+
+    assert cache_folder() == KEPT
+    monkeypatch.setenv("NANOGPT_CACHE", str(tmp_path))
+    assert cache_folder() == tmp_path
+    monkeypatch.delenv("NANOGPT_CACHE")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache_folder() == Path.home() / ".cache" / "nanogpt"

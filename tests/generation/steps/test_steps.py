@@ -1,0 +1,212 @@
+"""Each step against the uncached model, and what the compiled one promises beyond that."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from step_models import STEPS, build, complete, make_step
+
+from nanogpt_cli.generation.engine import Engine
+from nanogpt_cli.model import GPT
+from nanogpt_cli.sampling import build_filters
+from nanogpt_cli.sampling.sampler import Sampler
+
+GREEDY = Sampler(greedy=True)
+
+SHAPES = st.fixed_dictionaries(
+    {
+        "n_layer": st.integers(1, 3),
+        "vocab_size": st.sampled_from([31, 65]),
+        "bias": st.booleans(),
+        "tied_head": st.booleans(),
+        "activation": st.sampled_from(["gelu", "gelu_tanh"]),
+        "attention": st.sampled_from(["sdpa", "manual"]),
+    }
+)
+HEADS = st.sampled_from([(1, 16), (3, 15), (3, 24), (4, 64), (5, 35), (2, 130)])
+
+
+@pytest.mark.parametrize("kind", STEPS)
+@given(
+    seed=st.integers(0, 10_000),
+    shape=SHAPES,
+    heads=HEADS,
+    lengths=st.lists(st.sampled_from([1, 2, 11, 12, 36]), min_size=1, max_size=9),
+)
+@settings(max_examples=25, deadline=None)
+def test_greedy_ids_of_ragged_batches_are_the_plain_loops(
+    kind: str, seed: int, shape: dict[str, object], heads: tuple[int, int], lengths: list[int]
+) -> None:
+    """Prompts of 1, block_size - 1, block_size, 3 block_size; block_size + 50 new tokens."""
+    model = build(seed, n_head=heads[0], n_embd=heads[1], **shape)
+    V = model.config.vocab_size
+    prompts = [torch.randint(0, V, (length,)).tolist() for length in lengths]
+    expected = [
+        model.generate(torch.tensor([prompt]), 62, temperature=0)[0, len(prompt) :].tolist()
+        for prompt in prompts
+    ]
+    engine = Engine(model, make_step(kind, model))
+    assert complete(engine, prompts, GREEDY, max_new_tokens=62) == expected
+
+
+@pytest.mark.parametrize("kind", STEPS)
+@pytest.mark.parametrize("rows", [1, 2, 3, 5, 8, 9, 30])
+def test_cached_logits_equal_the_uncached(kind: str, rows: int) -> None:
+    """Prefill of 4 positions, then each next one, in batches whose texts are not of one length."""
+    model = build(n_embd=48, block_size=20)
+    idx = torch.randint(0, 31, (rows, 20))
+    uncached, _ = model(idx, idx)
+    step = make_step(kind, model)
+    caches = [step.open(20) for _ in range(rows)]
+    lengths = [4 + row % 3 for row in range(rows)]
+    logits = torch.cat(
+        [step.prefill(idx[row, : lengths[row]].tolist(), cache) for row, cache in enumerate(caches)]
+    )
+    while min(lengths) < 20:
+        for row in range(rows):
+            torch.testing.assert_close(
+                logits[row], uncached[row, lengths[row] - 1], rtol=0, atol=1e-4
+            )
+        lengths = [min(length, 19) for length in lengths]
+        ids = torch.stack([idx[row, lengths[row]] for row in range(rows)])
+        logits = step.decode(ids, lengths, caches)
+        lengths = [length + 1 for length in lengths]
+
+
+@pytest.mark.parametrize("kind", STEPS)
+def test_cached_step_t_uses_row_t_of_wpe(kind: str) -> None:
+    """A change to row 5 shows from position 5 on and nowhere before."""
+    model, idx = build(), torch.randint(0, 31, (12,))
+
+    def cached() -> list[torch.Tensor]:
+        step = make_step(kind, model)
+        cache = step.open(12)
+        return [step.prefill(idx[:1].tolist(), cache)] + [
+            step.decode(idx[t : t + 1], [t], [cache]) for t in range(1, 12)
+        ]
+
+    before = cached()
+    with torch.no_grad():
+        model.transformer.wpe.weight[5] += 1
+    equal = [torch.equal(*pair) for pair in zip(before, cached(), strict=True)]
+    assert equal == [True] * 5 + [False] * 7
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("stored", ["float32", "float16", "bfloat16", "int8"])
+def test_compiled_logits_are_the_same_bits_whatever_shares_the_batch(
+    stored: str, threads: int
+) -> None:
+    """A text alone, prefilled at once or by steps, and among others in any place."""
+    model = build(n_embd=200, n_head=5, block_size=64)
+    step, alone = (make_step("compiled", model, stored, n) for n in (threads, 1))
+    texts = [torch.randint(0, 31, (5 + 6 * i,)) for i in range(9)]
+    caches = [step.open(64) for _ in texts]
+    for text, cache in zip(texts, caches, strict=True):
+        step.prefill(text[:-1].tolist(), cache)
+    for order in ([0], [8, 3], list(range(9)), list(range(8, -1, -1)), [5, *range(5)]):
+        ids = torch.stack([texts[i][-1] for i in order])
+        logits = step.decode(ids, [len(texts[i]) - 1 for i in order], [caches[i] for i in order])
+        for row, i in enumerate(order):
+            whole = alone.prefill(texts[i].tolist(), alone.open(64))
+            assert torch.equal(logits[row], whole[0])
+
+
+@given(
+    seed=st.integers(0, 1000),
+    lengths=st.lists(st.integers(1, 30), min_size=2, max_size=12),
+    batch_size=st.integers(1, 12),
+)
+@settings(max_examples=30, deadline=None)
+def test_sampled_ids_are_the_same_alone_and_in_any_company(
+    seed: int, lengths: list[int], batch_size: int
+) -> None:
+    model = build(seed, vocab_size=300, n_embd=36)
+    sampler = Sampler(build_filters({"temperature": 1.3, "top_k": 50, "top_p": 0.95}))
+    prompts = [torch.randint(0, 300, (length,)).tolist() for length in lengths]
+    engine = Engine(model, make_step("compiled", model))
+    together = complete(engine, prompts, sampler, max_new_tokens=25, batch_size=batch_size)
+    backwards = complete_backwards(engine, prompts, sampler, batch_size)
+    assert together == backwards
+
+
+def complete_backwards(
+    engine: Engine, prompts: list[list[int]], sampler: Sampler, batch_size: int
+) -> list[list[int]]:
+    """The same requests in the opposite order, another number at a time."""
+    from nanogpt_cli.generation.engine import Request
+    from nanogpt_cli.sampling.draws import Draws
+
+    texts: list[list[int]] = [[] for _ in prompts]
+    requests = [Request(i, prompt, Draws(0, prompt, i)) for i, prompt in enumerate(prompts)]
+    for token in engine.generate(
+        reversed(requests), sampler, max_new_tokens=25, batch_size=13 - batch_size
+    ):
+        if token.id is not None:
+            texts[token.index].append(token.id)
+    return texts
+
+
+def loss_of(model: GPT, stored: str, kind: str, idx: torch.Tensor) -> float:
+    """Mean nats of the last ids of rows, each after all before it."""
+    step, total = make_step(kind, model, stored), 0.0
+    for row in idx:
+        logits = step.prefill(row[:-1].tolist(), step.open(len(row)))
+        total -= float(logits.log_softmax(-1)[0, row[-1]])
+    return total / len(idx)
+
+
+@pytest.mark.parametrize(
+    ("stored", "share"), [("float16", 1e-3), ("bfloat16", 1e-2), ("int8", 0.02)]
+)
+@pytest.mark.parametrize("kind", STEPS)
+def test_narrow_weights_lose_little(stored: str, share: float, kind: str) -> None:
+    model, idx = build(n_embd=96, n_head=4), torch.randint(0, 31, (20, 12))
+    full = loss_of(model, "float32", kind, idx)
+    assert loss_of(model, stored, kind, idx) == pytest.approx(full, rel=share)
+
+
+def test_eager_and_compiled_agree_on_narrow_weights() -> None:
+    model, ids = build(n_embd=96, n_head=4), [3, 7, 1, 30]
+    for stored in ("float16", "bfloat16", "int8"):
+        eager, compiled = (make_step(kind, model, stored) for kind in STEPS)
+        torch.testing.assert_close(
+            eager.prefill(ids, eager.open(4)),
+            compiled.prefill(ids, compiled.open(4)),
+            rtol=0,
+            atol=1e-4,
+        )
+
+
+def test_float32_weights_are_read_where_they_lie() -> None:
+    model = build()
+    step = make_step("compiled", model)
+    before = step.prefill([1, 2], step.open(2))
+    with torch.no_grad():
+        model.transformer.wte.weight.mul_(2)
+    assert not torch.equal(step.prefill([1, 2], step.open(2)), before)
+
+
+def test_nan_and_infinity_reach_the_logits() -> None:
+    for value in (torch.nan, torch.inf):
+        model = build()
+        with torch.no_grad():
+            model.blocks[0].mlp.c_fc.weight[3] = value
+        step = make_step("compiled", model)
+        assert not torch.isfinite(step.prefill([1, 2, 3], step.open(3))).all()
+
+
+@pytest.mark.parametrize("stride", [1, 3, 12])
+@pytest.mark.parametrize("kind", STEPS)
+def test_a_window_stride_drops_so_many_of_the_oldest_at_once(kind: str, stride: int) -> None:
+    model, prompt = build(), [3, 1, 4]
+    engine = Engine(model, make_step(kind, model))
+    ids, start = list(prompt), 0
+    for _ in range(40):
+        if len(ids) - start > 12:
+            start += stride
+        ids.append(int(model(torch.tensor([ids[start:]]))[0][0, -1].argmax()))
+    made = complete(engine, [prompt], GREEDY, max_new_tokens=40, window_stride=stride)
+    assert made == [ids[3:]]
