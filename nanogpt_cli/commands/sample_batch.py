@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -41,18 +42,21 @@ def run(job: BatchJob, session: Session, settings: SampleSettings) -> None:
         for message in session.advise(settings):
             output.note(message)
         with _open_output(job, session, settings) as (file, written):
+            rows = _count_rows(job)
+            total = None if rows is None else job.shard.share(rows) * settings.num_samples
             made = sample_rows(
                 session,
                 reader,
                 settings,
                 wanted=_every if written is None else written.lacks,
                 batch_size=job.batch_size,
+                new_tokens=math.inf
+                if rows is None
+                else rows * settings.num_samples * settings.max_new_tokens,
                 tally=tally,
             )
             there = (lambda: 0) if written is None else (lambda: written.met)
-            with show_progress(
-                tally, there, _count_samples(job, settings), beside_rows=file is None
-            ) as step:
+            with show_progress(tally, there, total, beside_rows=file is None) as step:
                 _write(made, file, step)
     _note_keys(reader)
     _tell(session, settings, tally, written)
@@ -113,22 +117,21 @@ def _open_output(
         )
         with output.status(f"reading {job.output}"):
             written = Written(job.output, expected)
+        if written.step is not None:
+            session.compute_as(written.step)
         file.cut(written.size)
         yield file, written
 
 
-def _count_samples(job: BatchJob, settings: SampleSettings) -> Callable[[], int | None]:
-    """Return a function that counts what there is to make, or gives None where none can tell."""
+def _count_rows(job: BatchJob) -> int | None:
+    """Return how many rows there are, of all shards, or None where that cannot be told."""
     from nanogpt_cli.generation.rows import count_rows
 
-    def count() -> int | None:
-        path = Path(job.prompts)
-        if job.prompts == STDIO or not path.is_file():
-            return None
-        with path.open("rb") as stream:
-            return count_rows(stream, job.shard) * settings.num_samples
-
-    return count
+    path = Path(job.prompts)
+    if job.prompts == STDIO or not path.is_file():
+        return None
+    with path.open("rb") as stream:
+        return count_rows(stream)
 
 
 def _write(made: Iterator[SampleRow], file: RowFile | None, step: Callable[[], None]) -> None:
@@ -182,7 +185,7 @@ def _tell(
         rows = tally.rows + (0 if written is None else written.rows)
         first = ""
         if tally.first_error is not None:
-            first = f", first row {tally.first_error[0]}: {tally.first_error[1].message}"
+            first = f", the first is row {tally.first_error[0]}: {tally.first_error[1].message}"
         raise NanoGPTError(
             f"{failed:,} of {rows:,} rows have an error and no text{first}", exit_code=3
         )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def show_progress(
     tally: Tally,
     there: Callable[[], int],
-    count: Callable[[], int | None],
+    total: int | None,
     *,
     beside_rows: bool,
 ) -> Iterator[Callable[[], None]]:
@@ -25,7 +25,7 @@ def show_progress(
     Args:
         tally: how the batch goes.
         there: rows that were there already, of those passed so far.
-        count: rows in all, asked for only where that is shown; None where nobody can tell.
+        total: rows in all, or None where nobody can tell.
         beside_rows: whether the rows themselves go to stdout, which may be the same terminal.
     """
     hidden = beside_rows and sys.stdout.isatty()
@@ -42,7 +42,6 @@ def show_progress(
     )
     console = Console(stderr=True)
     with bars.Progress(*columns, console=console, transient=True, redirect_stdout=False) as bar:
-        total = count()
         task = bar.add_task("", total=total, rates=describe(tally, 0, total))
 
         def step() -> None:

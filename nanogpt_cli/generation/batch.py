@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -45,6 +46,8 @@ class SampleRow:
     seed: int
     device: str
     dtype: str
+    step: str | None
+    batch_invariant: bool | None
     prompt_tokens: int | None
     new_tokens: int | None
     settings: dict[str, object]
@@ -98,6 +101,7 @@ def sample_rows(
     *,
     wanted: Callable[[PromptRow, int], bool] = lambda _row, _index: True,
     batch_size: int | None = None,
+    new_tokens: float = math.inf,
     tally: Tally | None = None,
 ) -> Iterator[SampleRow]:
     """Yield each row's samples, in the order of rows, then of samples.
@@ -111,12 +115,13 @@ def sample_rows(
         settings: `rng` is "per-sample"; the seed is that of the rows without their own.
         wanted: whether to make a row's sample of a number.
         batch_size: samples side by side, at most; None for what memory allows.
+        new_tokens: how many there may be to make in all: many earn a compiled step.
         tally: kept up to date.
 
     Raises:
         NanoGPTError: a fault of the model; what is wrong with a row becomes a row instead.
     """
-    return _Batch(session, settings, wanted, tally or Tally()).run(rows, batch_size)
+    return _Batch(session, settings, wanted, tally or Tally()).run(rows, batch_size, new_tokens)
 
 
 class _Batch:
@@ -139,12 +144,15 @@ class _Batch:
         """Return whether the engine may let a request go: all but those on their way."""
         return number not in self.live
 
-    def run(self, rows: Iterable[PromptRow], batch_size: int | None) -> Iterator[SampleRow]:
+    def run(
+        self, rows: Iterable[PromptRow], batch_size: int | None, new_tokens: float
+    ) -> Iterator[SampleRow]:
         samples = self._samples(rows)
         while not self.exhausted:
             requests = self._requests(samples)
             first = next(requests, None)
             if first is not None:
+                self.session.prepare(new_tokens)
                 tokens = self.session.generate(
                     chain((first,), requests), self.settings, stopped=self, batch_size=batch_size
                 )
@@ -198,6 +206,8 @@ class _Batch:
             seed=settings.seed,
             device=str(self.session.device),
             dtype=self.session.dtype_name,
+            step=None,
+            batch_invariant=None,
             prompt_tokens=None,
             new_tokens=None,
             settings=settings.as_dict(**self.session.identity),

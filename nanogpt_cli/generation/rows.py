@@ -84,6 +84,10 @@ class Shard:
         """Return whether a row is of this shard."""
         return row % self.count == self.index
 
+    def share(self, rows: int) -> int:
+        """Return how many of so many rows are of this shard."""
+        return len(range(self.index, rows, self.count))
+
 
 def parse_shard(text: str) -> Shard:
     """Return the shard that `I/N` names.
@@ -135,10 +139,9 @@ class PromptReader:
             line, row = next(self._lines, None), row + 1
 
 
-def count_rows(stream: io.BufferedReader, shard: Shard) -> int:
-    """Return how many rows of a shard there are, right or wrong."""
-    count = sum(1 for _ in read_lines(stream))
-    return len(range(shard.index, count, shard.count))
+def count_rows(stream: io.BufferedReader) -> int:
+    """Return how many rows there are, right or wrong, of all shards."""
+    return sum(1 for _ in read_lines(stream))
 
 
 def read_lines(stream: io.BufferedReader) -> Iterator[bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Iterable, Iterator
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TypedDict
@@ -26,6 +27,7 @@ from nanogpt_cli.generation.report import (
 )
 from nanogpt_cli.generation.settings import SampleSettings
 from nanogpt_cli.generation.steps.choose import StepChoice, make_step
+from nanogpt_cli.generation.steps.compiled import CompiledStep
 from nanogpt_cli.generation.stops import cut_at_stops
 from nanogpt_cli.generation.text import Piece, in_order, stream_text
 from nanogpt_cli.model import GPT
@@ -204,6 +206,15 @@ class Session:
         for note in notes:
             self.notify(note)
         self._engine = Engine(model, step)
+
+    def compute_as(self, step: str) -> None:
+        """Go on as earlier texts were computed, where the choice is left open.
+
+        Args:
+            step: `SampleReport.step` of those.
+        """
+        if self.choice.compile == "auto":
+            self.choice = replace(self.choice, compile=step == CompiledStep.name)
 
     @property
     def engine(self) -> Engine:

@@ -62,6 +62,7 @@ class Written:
         failed: of these, errors.
         size: bytes that they take; what follows is torn.
         met: how many of them were asked for so far.
+        step: what computed the last sample, or None where there is none.
         has_holes: whether a sample was asked for that the file lacks, and then one that it has.
 
     Raises:
@@ -72,6 +73,7 @@ class Written:
     def __init__(self, path: Path, expected: Expected) -> None:
         self.path, self._expected = path, expected
         self.rows = self.failed = self.size = self.met = 0
+        self.step: str | None = None
         self.has_holes = self._lacked = False
         places, contents = array("Q"), array("Q")
         for number, row in enumerate(self._read(), start=1):
@@ -82,6 +84,7 @@ class Written:
             contents.append(_digest(place, row["prompt"], row["seed"]))
             self.rows = number
             self.failed += index == FAILED
+            self.step = row.get("step") or self.step
         self._places, self._contents = array("Q", sorted(places)), array("Q", sorted(contents))
 
     def lacks(self, row: PromptRow, index: int) -> bool:

@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from conftest import CACHE
 from model_files import build, save_meta, save_nanogpt
 
 from nanogpt_cli.checkpoints import open_checkpoint
@@ -14,12 +15,17 @@ from nanogpt_cli.generation.engine import NewToken, Request
 from nanogpt_cli.generation.rows import PromptRow
 from nanogpt_cli.generation.session import Session
 from nanogpt_cli.generation.settings import SampleSettings
+from nanogpt_cli.generation.steps.choose import StepChoice
 
 
-def open_session(folder: Path, kind: type[Session] = Session, **config: Any) -> Session:
+def open_session(
+    folder: Path, kind: type[Session] = Session, *, compile: bool = False, **config: Any
+) -> Session:
     """Write a character-level checkpoint and open it."""
     save_meta(folder)
-    return kind(open_checkpoint(str(save_nanogpt(folder / "ckpt.pt", build(**config)))))
+    path = save_nanogpt(folder / "ckpt.pt", build(**config))
+    choice = StepChoice(compile=compile, folder=Path(CACHE.name, "nanogpt"))
+    return kind(open_checkpoint(str(path)), choice=choice)
 
 
 class WildSession(Session):

@@ -61,7 +61,7 @@ def test_plain_lines(data: str | bytes, expected: list[str]) -> None:
     assert [row.prompt for row in rows] == expected
     assert [row.row for row in rows] == list(range(len(expected)))
     assert all((row.id, row.seed, row.error) == (None, None, None) for row in rows)
-    assert count_rows(stream(data), Shard()) == len(expected)
+    assert count_rows(stream(data)) == len(expected)
 
 
 def test_brackets_deeper_than_any_parser_goes_are_a_prompt() -> None:
@@ -171,8 +171,8 @@ def test_shards_are_apart_and_together_the_whole(count: int) -> None:
     assert all(row.row % count == index for index, rows in enumerate(shards) for row in rows)
     merged = sorted((row for rows in shards for row in rows), key=lambda row: row.row)
     assert merged == read(data)
-    counts = [count_rows(stream(data), Shard(index, count)) for index in range(count)]
-    assert counts == [len(rows) for rows in shards]
+    shares = [Shard(index, count).share(count_rows(stream(data))) for index in range(count)]
+    assert shares == [len(rows) for rows in shards]
 
 
 def test_the_name_of_a_shard() -> None:
