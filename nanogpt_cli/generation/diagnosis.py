@@ -51,6 +51,8 @@ def check_finite(model: GPT, logits: Tensor, texts: Sequence[tuple[list[int], in
         logits: (B, V).
         texts: B, the ids they followed and the number of the new token.
     """
+    if torch.isfinite(logits.sum()):  # a tenth of the time that looking at each would take
+        return
     finite = torch.isfinite(logits)
     if finite.all():
         return

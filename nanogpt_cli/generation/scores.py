@@ -37,17 +37,25 @@ def score_tokens(logits: Tensor, ids: list[int], alternatives: int) -> list[Toke
         alternatives: how many of the likeliest to add to each.
     """
     exact = logits.cpu().double()
-    logprobs = exact.log_softmax(dim=-1)
-    order = exact.argsort(dim=-1, descending=True, stable=True)
+    totals = exact.logsumexp(dim=-1).tolist()
+    best = _likeliest(exact, alternatives)
 
     def score(row: int, token: int, rank: int, *others: TokenScore) -> TokenScore:
-        logit, logprob = exact[row, token].item(), logprobs[row, token].item()
-        return TokenScore(token, logit, logprob, rank, others)
+        logit = exact[row, token].item()
+        return TokenScore(token, logit, logit - totals[row], rank, others)
 
     scored = []
     for row, token in enumerate(ids):
-        best = order[row, :alternatives].tolist()
-        others = [score(row, other, place) for place, other in enumerate(best, start=1)]
-        rank = int((order[row] == token).nonzero()) + 1
+        others = [score(row, other, place) for place, other in enumerate(best[row], start=1)]
+        above = exact[row] > exact[row, token]
+        equal = exact[row, :token] == exact[row, token]
+        rank = 1 + int(above.sum()) + int(equal.sum())
         scored.append(score(row, token, rank, *others))
     return scored
+
+
+def _likeliest(logits: Tensor, count: int) -> list[list[int]]:
+    """Return the ids of the largest logits of each row, lowest id first among equals."""
+    if count == 0:  # a sort is the dearest part
+        return [[] for _ in range(logits.size(0))]
+    return logits.argsort(dim=-1, descending=True, stable=True)[:, :count].tolist()

@@ -10,6 +10,7 @@ import torch
 
 from nanogpt_cli.sampling.base import Filter
 from nanogpt_cli.sampling.draws import draw
+from nanogpt_cli.sampling.top_k import TopK
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,8 +43,12 @@ class Sampler:
         """
         if self.forbidden is not None:
             logits = logits.masked_fill(self.forbidden, -torch.inf)
+        ids: Tensor | None = None
         for filter in self.filters:
+            if isinstance(filter, TopK) and (narrowed := filter.narrow(logits)) is not None:
+                ids, logits = narrowed
+                seen = seen.gather(1, ids)
             logits = filter(logits, seen)
-        if self.greedy:
-            return logits.argmax(dim=-1)  # the first, so the lowest, of equals
-        return draw(logits, uniforms)
+        # The first of equals is the lowest id, narrowed or not.
+        places = logits.argmax(dim=-1) if self.greedy else draw(logits, uniforms)
+        return places if ids is None else ids.gather(1, places.unsqueeze(1)).squeeze(1)

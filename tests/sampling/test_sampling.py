@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nanogpt_cli.errors import UsageError
@@ -268,3 +268,30 @@ def test_the_uniforms_are_these_for_ever() -> None:
     draws = Draws(1337, [0, 50256], 2)
     promised = [0.5752888010470804, 0.7455050463041268, 0.7432155871553136]
     assert [draws.uniform(step) for step in (0, 1, 600)] == promised
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    rows=st.integers(1, 5),
+    k=st.sampled_from([1, 7, 40]),
+    values=st.sampled_from([2, 40, 100_000]),
+    forbidden=st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_large_vocabulary_is_narrowed_without_a_trace(
+    seed: int, rows: int, k: int, values: int, forbidden: bool
+) -> None:
+    """The ids are those of the whole, however many logits are equal."""
+    torch.manual_seed(seed)
+    logits = torch.randint(0, values, (rows, 6000)).float() / values * 9
+    seen = torch.zeros(rows, 6000, dtype=torch.bool)
+    uniforms = torch.rand(rows).tolist()
+    filters = build_filters({"top_k": k, "temperature": 0.7, "top_p": 0.9})
+    mask = torch.rand(6000) < 0.5 if forbidden else None
+    whole = logits if mask is None else logits.masked_fill(mask, -math.inf)
+    for filter in filters:
+        whole = filter(whole, seen)
+    sampler = Sampler(filters, forbidden=mask)
+    assert sampler(logits, uniforms, seen).tolist() == draw(whole, uniforms).tolist()
+    greedy = Sampler(filters, greedy=True, forbidden=mask)
+    assert greedy(logits, uniforms, seen).tolist() == whole.argmax(dim=-1).tolist()

@@ -52,9 +52,9 @@ def load_library(folder: Path | None, *, build: bool) -> tuple[ctypes.CDLL | Non
             built = _build(Path(scratch))
             # Loaded before the temporary folder goes: a mapped file outlives its name.
             library = ctypes.CDLL(str(built))
-            kept = "it is not kept" if folder is None else _keep(built, folder, key)
+            where = "it is not kept" if folder is None else _keep(built, folder, key)
             seconds = time.monotonic() - started
-            return library, f"compiled the decode step for this CPU in {seconds:.1f} s; {kept}"
+            return library, f"compiled the decode step for this CPU in {seconds:.1f} s; {where}"
     except (BuildError, OSError) as error:
         return None, f"the step could not be compiled, so it runs uncompiled: {error}"
 
