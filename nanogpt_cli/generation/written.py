@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import reprlib
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -51,7 +51,9 @@ class Expected:
 
 
 class Written:
-    """Which samples a file has: 16 bytes a sample, whatever the rows hold.
+    """Which samples a file has: 24 bytes a sample, whatever the rows hold.
+
+    Each is met once: of two rows with one id, one may be there and the other not.
 
     Args:
         path: the file.
@@ -85,7 +87,7 @@ class Written:
             self.rows = number
             self.failed += index == FAILED
             self.step = row.get("step") or self.step
-        self._places, self._contents = array("Q", sorted(places)), array("Q", sorted(contents))
+        self._places, self._contents = _Bag(places), _Bag(contents)
 
     def lacks(self, row: PromptRow, index: int) -> bool:
         """Return whether a row's sample is still to be made.
@@ -94,21 +96,19 @@ class Written:
             UsageError: the file has it, for another prompt or seed.
         """
         seed = self._expected.seed if row.seed is None else row.seed
-        place, failed = _place(row.id, row.row, index), _place(row.id, row.row, FAILED)
-        if _holds(self._contents, _digest(failed, row.prompt, seed)):
-            self._meet(index == 0)
+        failed = _digest(_place(row.id, row.row, FAILED), row.prompt, seed)
+        if index > 0 and self._contents.had(failed):
             return False
-        if _holds(self._contents, _digest(place, row.prompt, seed)):
-            self._meet(True)
+        place = _place(row.id, row.row, index)
+        if self._contents.take(failed) or self._contents.take(_digest(place, row.prompt, seed)):
+            self._places.take(_digest(place))
+            self.met += 1
+            self.has_holes |= self._lacked
             return False
-        if _holds(self._places, _digest(place)):
+        if self._places.take(_digest(place)):
             self._refuse(place, row, seed)
         self._lacked = True
         return True
-
-    def _meet(self, once: bool) -> None:
-        self.met += once
-        self.has_holes |= self._lacked
 
     def _read(self) -> Iterator[dict[str, Any]]:
         """Yield the rows, and note where the last whole one ends."""
@@ -137,9 +137,25 @@ class Written:
         )
 
 
-def _holds(sorted_numbers: array[int], number: int) -> bool:
-    at = bisect_left(sorted_numbers, number)
-    return at < len(sorted_numbers) and sorted_numbers[at] == number
+class _Bag:
+    """Numbers, each as often as it was put in, to be taken out one by one."""
+
+    def __init__(self, numbers: array[int]) -> None:
+        self._numbers = array("Q", sorted(numbers))
+        self._taken = array("I", bytes(4 * len(numbers)))  # of equal numbers, at the first of them
+
+    def had(self, number: int) -> bool:
+        """Return whether a number was put in, taken or not."""
+        first = bisect_left(self._numbers, number)
+        return first < len(self._numbers) and self._numbers[first] == number
+
+    def take(self, number: int) -> bool:
+        """Take a number out; return whether there was one left."""
+        first, end = bisect_left(self._numbers, number), bisect_right(self._numbers, number)
+        if first == end or self._taken[first] == end - first:
+            return False
+        self._taken[first] += 1
+        return True
 
 
 def _place(name: str | int | None, row: int, index: int) -> str:
