@@ -14,13 +14,14 @@ from nanogpt_cli.generation.engine import Engine, Request
 from nanogpt_cli.generation.steps.base import Step
 from nanogpt_cli.generation.steps.compiled import CompiledStep
 from nanogpt_cli.generation.steps.eager import EagerStep
+from nanogpt_cli.generation.steps.graphed import GraphedStep
 from nanogpt_cli.generation.steps.library import load_library
 from nanogpt_cli.generation.steps.weights import store_weights
 from nanogpt_cli.model import GPT, GPTConfig
 from nanogpt_cli.sampling.draws import Draws
 from nanogpt_cli.sampling.sampler import Sampler
 
-STEPS = ("eager", "compiled")
+STEPS = ("eager", "compiled", "graphed")
 
 
 def build(seed: int = 0, **sizes: Any) -> GPT:
@@ -46,6 +47,8 @@ def make_step(kind: str, model: GPT, stored: str = "float32", threads: int = 1) 
     weights = store_weights(model, stored)
     if kind == "eager":
         return EagerStep(weights)
+    if kind == "graphed":
+        return GraphedStep(weights, torch.float32)
     return CompiledStep(weights, library(), threads)
 
 

@@ -79,14 +79,20 @@ def draw(logits: Tensor, uniforms: Sequence[float]) -> Tensor:
     Returns:
         (B,) int64, on the logits' device.
     """
+    if logits.is_cuda:  # all on the device: nothing waits for it
+        return _draw_from(logits.double(), uniforms)
     # Only columns that survive in some row; the zeros this leaves in other rows change no sum.
     columns = (logits > -torch.inf).any(dim=0).nonzero().squeeze(-1)
-    # On the host whatever the device: one arithmetic, and not every device has float64.
-    kept = logits[:, columns].cpu().double()
+    # On the host: not every other device has float64.
+    places = _draw_from(logits[:, columns].cpu().double(), uniforms)
+    return columns[places.to(columns.device)]
+
+
+def _draw_from(kept: Tensor, uniforms: Sequence[float]) -> Tensor:
+    """Return (B,) places in the columns of `kept`, (B, K) float64, where they lie."""
     cumulative = (kept - kept.amax(dim=-1, keepdim=True)).exp().cumsum(dim=-1)
     total = cumulative[:, -1:]
-    targets = torch.tensor(uniforms, dtype=torch.float64).unsqueeze(-1) * total
+    chance = torch.tensor(uniforms, dtype=torch.float64, device=kept.device).unsqueeze(-1)
     # Rounding may lift a product to the total itself, which no id's interval holds.
-    targets = torch.minimum(targets, torch.nextafter(total, torch.zeros_like(total)))
-    places = torch.searchsorted(cumulative, targets, right=True).squeeze(-1)
-    return columns[places.to(columns.device)]
+    targets = torch.minimum(chance * total, torch.nextafter(total, torch.zeros_like(total)))
+    return torch.searchsorted(cumulative, targets, right=True).squeeze(-1)

@@ -86,7 +86,7 @@ def test_each_sample_is_its_own_whatever_their_number() -> None:
 def test_samples_beyond_the_cache_budget_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     model, sampler = build(), Sampler(build_filters({"temperature": 1.5}))
     at_once = run(model, [3, 1], sampler, 5, 20)
-    monkeypatch.setattr("nanogpt_cli.generation.engine.MEMORY_BUDGET_BYTES", 1)
+    monkeypatch.setattr("nanogpt_cli.generation.texts.MEMORY_BUDGET_BYTES", 1)
     assert run(model, [3, 1], sampler, 5, 20) == at_once
 
 
@@ -98,7 +98,7 @@ def test_a_large_vocabulary_makes_batches_smaller(monkeypatch: pytest.MonkeyPatc
         rows.append(len(uniforms))
         return logits.argmax(dim=-1)
 
-    monkeypatch.setattr("nanogpt_cli.generation.engine.MEMORY_BUDGET_BYTES", 400_000)
+    monkeypatch.setattr("nanogpt_cli.generation.texts.MEMORY_BUDGET_BYTES", 400_000)
     run(build(vocab_size=5000), [3], watched, 5, 1)  # type: ignore[arg-type]
     assert rows == [2, 2, 1]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -28,10 +28,13 @@ class Step(Protocol[C]):
         name: what reports call it.
         batch_invariant: whether a text's logits are the same, bit for bit, whatever other texts
             share its batch.
+        runs_ahead: whether `decode` returns before its work is done, so that the next step is
+            best begun before the last one's tokens are looked at; then `fetch` is there too.
     """
 
     name: ClassVar[str]
     batch_invariant: ClassVar[bool]
+    runs_ahead: ClassVar[bool] = False
     device: torch.device
 
     def open(self, capacity: int) -> C:
@@ -58,3 +61,7 @@ class Step(Protocol[C]):
         Returns:
             (B, V) float32 logits.
         """
+
+    def fetch(self, numbers: Tensor) -> Callable[[], list[int]]:
+        """Begin to bring (N,) int64 to the host; return what waits for them alone."""
+        return numbers.tolist

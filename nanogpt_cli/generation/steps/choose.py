@@ -13,6 +13,7 @@ from nanogpt_cli.errors import UsageError
 from nanogpt_cli.generation.steps.base import Step
 from nanogpt_cli.generation.steps.compiled import CompiledStep
 from nanogpt_cli.generation.steps.eager import EagerStep
+from nanogpt_cli.generation.steps.graphed import GraphedStep
 from nanogpt_cli.generation.steps.library import load_library
 from nanogpt_cli.generation.steps.weights import store_weights
 from nanogpt_cli.model import GPT
@@ -72,6 +73,8 @@ def make_step(
     device = model.lm_head.weight.device
     stored = choice.quantize or str(dtype).removeprefix("torch.")
     weights = store_weights(model, stored)
+    if device.type == "cuda" and choice.compile:
+        return GraphedStep(weights, dtype), ()
     if device.type != "cpu":
         return EagerStep(weights, dtype), ()
     notes: tuple[str, ...] = ()

@@ -15,7 +15,7 @@ import torch
 from torch.nn import functional as F
 
 from nanogpt_cli.generation.steps.base import Step
-from nanogpt_cli.generation.steps.products import make_products
+from nanogpt_cli.generation.steps.products import Products, make_products
 from nanogpt_cli.generation.steps.weights import Norm, Weights
 
 if TYPE_CHECKING:
@@ -52,7 +52,6 @@ class EagerStep(Step[TextCache]):
         self.weights, self.dtype = weights, dtype
         self.device = weights.wte.device
         self._products = make_products(weights, dtype)
-        self._gelu = "tanh" if weights.config.activation == "gelu_tanh" else "none"
 
     def open(self, capacity: int) -> TextCache:
         """Return an empty cache."""
@@ -73,20 +72,20 @@ class EagerStep(Step[TextCache]):
         idx = torch.tensor(ids, dtype=torch.long, device=self.device)
 
         def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            """Take and return (T, H, D)."""
-            q, k, v = (part.transpose(0, 1).unsqueeze(0) for part in (q, k, v))  # (1, H, T, D)
-            cache.store[layer, 0, :, :T], cache.store[layer, 1, :, :T] = k[0], v[0]
-            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-            return y[0].transpose(0, 1)
+            cache.store[layer, 0, :, :T] = k.transpose(0, 1)
+            cache.store[layer, 1, :, :T] = v.transpose(0, 1)
+            return attend_causally(q, k, v)
 
-        return self._run(idx, range(T), attend, last_only=True)
+        places = torch.arange(T, device=self.device)
+        x = self.weights.embed(idx, places)
+        x = forward(self.weights, self._products, self.dtype, x, attend)
+        return read_out(self.weights, self._products, x[-1:])
 
     @torch.inference_mode()
     def decode(self, ids: Tensor, positions: Sequence[int], caches: Sequence[TextCache]) -> Tensor:
         """Run one more id of each text; return (B, V) logits."""
 
         def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            """Take and return (B, H, D): each text over its own length."""
             out = torch.empty_like(q)
             for row, (cache, position) in enumerate(zip(caches, positions, strict=True)):
                 keys, values = cache.store[layer]  # (H, capacity, D) each
@@ -97,25 +96,45 @@ class EagerStep(Step[TextCache]):
                 out[row] = torch.bmm(weights.to(q.dtype).unsqueeze(1), values[:, :end]).squeeze(1)
             return out
 
-        return self._run(ids, positions, attend, last_only=False)
+        x = self.weights.embed(ids, torch.tensor(positions, device=self.device))
+        x = forward(self.weights, self._products, self.dtype, x, attend)
+        return read_out(self.weights, self._products, x)
 
-    def _run(
-        self, ids: Tensor, positions: Sequence[int], attend: Attend, *, last_only: bool
-    ) -> Tensor:
-        c = self.weights.config
-        places = torch.tensor(positions, dtype=torch.long, device=self.device)
-        x = self.weights.embed(ids, places).to(self.dtype)  # (N, C)
-        heads = (x.size(0), c.n_head, c.n_embd // c.n_head)
-        for number, (layer, products) in enumerate(
-            zip(self.weights.layers, self._products.layers, strict=True)
-        ):
-            qkv = products.c_attn(_normalise(layer.ln_1, x))
-            q, k, v = (part.reshape(heads) for part in qkv.chunk(3, dim=1))
-            x = x + products.attn_proj(attend(number, q, k, v).reshape(x.shape))
-            hidden = F.gelu(products.c_fc(_normalise(layer.ln_2, x)), approximate=self._gelu)
-            x = x + products.mlp_proj(hidden)
-        x = _normalise(self.weights.ln_f, x[-1:] if last_only else x)
-        return self._products.lm_head(x).float()
+
+def forward(
+    weights: Weights, products: Products, dtype: torch.dtype, x: Tensor, attend: Attend
+) -> Tensor:
+    """Run N embedded rows through the blocks, attention aside.
+
+    Args:
+        dtype: to compute in.
+        x: (N, C) float32.
+        attend: what mixes the rows.
+
+    Returns:
+        (N, C), before the final norm.
+    """
+    c = weights.config
+    x = x.to(dtype)
+    heads = (x.size(0), c.n_head, c.n_embd // c.n_head)
+    gelu = "tanh" if c.activation == "gelu_tanh" else "none"
+    for number, (layer, product) in enumerate(zip(weights.layers, products.layers, strict=True)):
+        qkv = product.c_attn(_normalise(layer.ln_1, x))
+        q, k, v = (part.reshape(heads) for part in qkv.chunk(3, dim=1))
+        x = x + product.attn_proj(attend(number, q, k, v).reshape(x.shape))
+        x = x + product.mlp_proj(F.gelu(product.c_fc(_normalise(layer.ln_2, x)), approximate=gelu))
+    return x
+
+
+def attend_causally(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Let each of T rows of one text see itself and those before it; all are (T, H, D)."""
+    q, k, v = (part.transpose(0, 1).unsqueeze(0) for part in (q, k, v))  # (1, H, T, D)
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)[0].transpose(0, 1)
+
+
+def read_out(weights: Weights, products: Products, x: Tensor) -> Tensor:
+    """Return (N, V) float32 logits of N rows, (N, C), that `forward` gave."""
+    return products.lm_head(_normalise(weights.ln_f, x)).float()
 
 
 def _normalise(norm: Norm, x: Tensor) -> Tensor:

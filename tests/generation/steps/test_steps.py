@@ -171,7 +171,7 @@ def test_narrow_weights_lose_little(stored: str, share: float, kind: str) -> Non
 def test_eager_and_compiled_agree_on_narrow_weights() -> None:
     model, ids = build(n_embd=96, n_head=4), [3, 7, 1, 30]
     for stored in ("float16", "bfloat16", "int8"):
-        eager, compiled = (make_step(kind, model, stored) for kind in STEPS)
+        eager, compiled = (make_step(kind, model, stored) for kind in STEPS[:2])
         torch.testing.assert_close(
             eager.prefill(ids, eager.open(4)),
             compiled.prefill(ids, compiled.open(4)),
