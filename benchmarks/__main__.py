@@ -7,6 +7,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -19,7 +20,7 @@ from benchmarks.participants import Place
 from benchmarks.random_model import ensure_model
 from benchmarks.shapes import Workload, find_shape
 from benchmarks.table import render, to_json
-from benchmarks.variants import PEERS, VARIANTS, YARDSTICK, find_variants
+from benchmarks.variants import PEERS, VARIANTS, YARDSTICK, Variant, find_variants
 from benchmarks.venvs import InstallError, ensure_venv
 
 CACHE = Path.home() / ".cache" / "nanogpt-bench"
@@ -118,14 +119,24 @@ def quick() -> int:
         cache = Path(folder)
         place = Place(ensure_model(cache, "tiny", config), cache, cache, 1, here=True)
         probe = open_probe(cache, 1)
+        variants = [
+            keep_steps(variant, cache / "steps") for variant in find_variants(QUICK_ENGINES)
+        ]
         for workload in QUICK_WORKLOADS:
-            comparison = Comparison(config, workload, find_variants(QUICK_ENGINES), place, 1)
+            comparison = Comparison(config, workload, variants, place, 1)
             outcomes = comparison.run(probe)
             faulty |= has_faults(outcomes)
             print(render(outcomes, YARDSTICK))
         probe.close()
     print("The model is tiny: these figures compare nothing but ids.")
     return int(faulty)
+
+
+def keep_steps(variant: Variant, folder: Path) -> Variant:
+    """Return ours with one compilation for all: what it costs is not asked here."""
+    if not variant.options.get("compile"):
+        return variant
+    return replace(variant, options={**variant.options, "folder": str(folder)})
 
 
 def has_faults(outcomes: Sequence[Outcome]) -> bool:

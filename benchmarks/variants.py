@@ -91,14 +91,17 @@ class Variant:
 REFERENCE = "nanogpt/float32"
 YARDSTICK = "hf/float32"
 
+COMPILED: Mapping[str, object] = {"compile": True}
+EAGER: Mapping[str, object] = {"compile": False}
+
 VARIANTS = (
-    Variant("ours", "float32", 32, exact=True),
-    Variant("ours", "float16", 16),
-    Variant("ours", "bfloat16", 16),
-    Variant("ours", "float32", 8, options={"quantize": "int8"}, suffix="+int8"),
-    Variant("ours", "float32", 32, True, {"compile": True}, "+compile"),
-    Variant("ours", "float16", 16, False, {"compile": True}, "+compile"),
-    Variant("ours", "float32", 8, False, {"quantize": "int8", "compile": True}, "+int8+compile"),
+    Variant("ours", "float32", 32, True, COMPILED),
+    Variant("ours", "float16", 16, False, COMPILED),
+    Variant("ours", "bfloat16", 16, False, COMPILED),
+    Variant("ours", "int8", 8, False, COMPILED),
+    Variant("ours", "float32", 32, True, EAGER, "+eager"),
+    Variant("ours", "float16", 16, False, EAGER, "+eager"),
+    Variant("ours", "int8", 8, False, EAGER, "+eager"),
     Variant("nanogpt", "float32", 32, exact=True),
     Variant("hf", "float32", 32, exact=True),
     Variant("hf", "bfloat16", 16),
@@ -106,7 +109,9 @@ VARIANTS = (
     Variant("ctranslate2", "int8", 8),
     Variant("llama.cpp", "f32", 32, exact=True),
     Variant("llama.cpp", "f16", 16),
+    Variant("llama.cpp", "f16", 16, False, {"flash_attention": True}, "+flash"),
     Variant("llama.cpp", "q8_0", 8.5),
+    Variant("llama.cpp", "q8_0", 8.5, False, {"flash_attention": True}, "+flash"),
     Variant("openvino", "float32", 32, exact=True),
     Variant("openvino", "bfloat16", 16),
 )

@@ -61,7 +61,8 @@ class Worker:
         line = self._process.stdout.readline()
         if not line:
             code = self._process.wait()
-            raise WorkerError(f"the worker ended with {code}: its last words are in {self.log}")
+            words = self.log.read_text(errors="replace").strip().splitlines()
+            raise WorkerError(f"the worker ended with {code}: {words[-1] if words else ''}")
         answer: dict[str, Any] = json.loads(line)
         if "not_offered" in answer:
             raise NotOfferedError(answer["not_offered"])

@@ -30,7 +30,9 @@ def _file(model: Path, dtype: str) -> Path:
 class LlamaCpp:
     """A model with a context that is made anew only when a job needs a larger one."""
 
-    def __init__(self, model: Path, dtype: str, threads: int, flash_attention: bool = True) -> None:
+    def __init__(
+        self, model: Path, dtype: str, threads: int, flash_attention: bool = False
+    ) -> None:
         self.lib: Any = importlib.import_module("llama_cpp")
         self.version = f"llama-cpp-python {self.lib.__version__}"
         self.threads, self.flash_attention = threads, flash_attention
