@@ -115,7 +115,7 @@ class GraphedStep(Step[Slot]):
             return numbers.tolist
         host = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=True)
         host.copy_(numbers, non_blocking=True)
-        copied = torch.cuda.Event()
+        copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
         copied.record()
 
         def wait() -> list[int]:

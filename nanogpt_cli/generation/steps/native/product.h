@@ -30,8 +30,12 @@ inline void tile(const W* w, const float* x, int64_t apart, int64_t K, float* ou
         for (int n = 0; n < N; n++) xs[n] = load(x + n * apart + k);
         for (int r = 0; r < R; r++) {
             const Vec ws = widen(w + r * K + k);
-            // From memory, R streams are more than the hardware follows: fetch the next R rows.
-            if (AHEAD) __builtin_prefetch(w + (r + R) * K + k);
+            if (AHEAD) {
+                // Later tiles' weights, in the order of memory: R rows side by side are more
+                // streams than the hardware follows. One x leaves the first cache to the weights.
+                constexpr int TILES = N == 1 ? 1 : 2, LEVEL = N == 1 ? 3 : 2;
+                __builtin_prefetch(w + TILES * R * K + k * R + r * LANES, 0, LEVEL);
+            }
             for (int n = 0; n < N; n++) sums[r][n] = fused(ws, xs[n], sums[r][n]);
         }
     }
@@ -48,7 +52,7 @@ inline void tile(const W* w, const float* x, int64_t apart, int64_t K, float* ou
 
 template <class W, int N, bool AHEAD>
 inline void tiles(const W* w, const float* x, int64_t K, int64_t R, float* out, int64_t stride) {
-    constexpr int TALL = N == 1 ? 8 : N <= 6 ? 4 : 3;
+    constexpr int TALL = N == 1 ? 4 : N <= 6 ? 4 : 3;
     int64_t r = 0;
     for (; r + TALL <= R; r += TALL) tile<W, TALL, N, AHEAD>(w + r * K, x, K, K, out + r, stride);
     for (; r < R; r++) tile<W, 1, N, AHEAD>(w + r * K, x, K, K, out + r, stride);

@@ -274,6 +274,24 @@ int64_t nanogpt_scratch_floats(int64_t count, int64_t C, int64_t longest, int th
     return count * 9 * C + threads * (PRIVATE_ROWS * C + GROUP * (longest + LANES));
 }
 
+// Reads a buffer of floats as fast as it can, for what it takes; returns their sum.
+float nanogpt_read(const float* from, int64_t count, int threads) {
+    using namespace nanogpt;
+    constexpr int64_t STREAMS = 8, PART = 4096 * STREAMS * LANES;
+    float sum = 0;
+#pragma omp parallel for num_threads(threads) schedule(static) reduction(+ : sum)
+    for (int64_t start = 0; start < count; start += PART) {
+        Vec sums[STREAMS] = {};
+        const int64_t end = start + PART < count ? start + PART : count;
+        for (int64_t i = start; i + STREAMS * LANES <= end; i += STREAMS * LANES) {
+            __builtin_prefetch(from + i + 2048);
+            for (int64_t s = 0; s < STREAMS; s++) sums[s] += load(from + i + s * LANES);
+        }
+        for (int64_t s = 0; s < STREAMS; s++) sum += total(sums[s]);
+    }
+    return sum;
+}
+
 // type: 0 float32, 1 float16, 2 bfloat16, 3 int8 with a scale a row.
 void nanogpt_step(const nanogpt::Model* model, const nanogpt::Rows* rows, int type, int threads) {
     using namespace nanogpt;
