@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("benchmarks", reason="only in a checkout")
+pytest.importorskip("benchmarks.shapes", reason="only in a checkout")
 
 from benchmarks.agreement import TIE, compare_ids
 from benchmarks.figures import FirstUse, Outcome, Sample, ratio, ratios

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-pytest.importorskip("benchmarks", reason="only in a checkout")
+pytest.importorskip("benchmarks.shapes", reason="only in a checkout")
 
 from benchmarks.random_model import draw_model, ensure_model
 from benchmarks.shapes import TINY
