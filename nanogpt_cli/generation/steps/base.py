@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+    from nanogpt_cli.generation.steps.weights import Weights
+
 
 class Cache(Protocol):
     """The keys and values of one text."""
@@ -36,6 +38,7 @@ class Step(Protocol[C]):
     batch_invariant: ClassVar[bool]
     runs_ahead: ClassVar[bool] = False
     device: torch.device
+    weights: Weights
 
     def open(self, capacity: int) -> C:
         """Return an empty cache, or raise OutOfMemory."""

@@ -103,7 +103,7 @@ class CompiledStep(Step[TextCache]):
     batch_invariant: ClassVar[bool] = True
 
     def __init__(self, weights: Weights, library: ctypes.CDLL, threads: int) -> None:
-        self.weights, self.threads = weights, threads
+        self.weights, self.library, self.threads = weights, library, threads
         self.device = torch.device("cpu")
         self._type = STORED_TYPES[weights.stored]
         self._step = library.nanogpt_step
@@ -112,6 +112,8 @@ class CompiledStep(Step[TextCache]):
         self._scratch_floats = library.nanogpt_scratch_floats
         self._scratch_floats.argtypes = (Size, Size, Size, ctypes.c_int)
         self._scratch_floats.restype = Size
+        library.nanogpt_read.argtypes = (Pointer, Size, ctypes.c_int)
+        library.nanogpt_read.restype = ctypes.c_float
         config = weights.config
         self._layers = (_Layer * config.n_layer)(*map(_describe_layer, weights.layers))
         self._model = _Model(

@@ -86,6 +86,26 @@ inline float total(Vec v) {
 #endif
 }
 
+// The same for four vectors at once: the sums, and the order of each, are those of `total`.
+inline void totals(const Vec* four, int64_t apart, float* out) {
+#if defined(NANOGPT_AVX512)
+    const __m512 a = (__m512)four[0], b = (__m512)four[apart];
+    const __m512 c = (__m512)four[2 * apart], d = (__m512)four[3 * apart];
+    const __m512 ab = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44),
+                                    _mm512_shuffle_f32x4(a, b, 0xee));
+    const __m512 cd = _mm512_add_ps(_mm512_shuffle_f32x4(c, d, 0x44),
+                                    _mm512_shuffle_f32x4(c, d, 0xee));
+    const __m512 all = _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88),
+                                     _mm512_shuffle_f32x4(ab, cd, 0xdd));
+    const __m512 pairs = _mm512_add_ps(all, _mm512_permute_ps(all, 0x4e));
+    const __m512 sums = _mm512_add_ps(pairs, _mm512_permute_ps(pairs, 0xb1));
+    const __m512i first = _mm512_set_epi32(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12, 8, 4, 0);
+    _mm_storeu_ps(out, _mm512_castps512_ps128(_mm512_permutexvar_ps(first, sums)));
+#else
+    for (int i = 0; i < 4; i++) out[i] = total(four[i * apart]);
+#endif
+}
+
 inline float widen_one(float w) { return w; }
 inline float widen_one(int8_t w) { return w; }
 inline float widen_one(Brain w) {

@@ -46,8 +46,11 @@ inline void tile(const W* w, const float* x, int64_t apart, int64_t K, float* ou
                 sums[r][n] = fused(ws, load_part(x + n * apart + k, K - k), sums[r][n]);
         }
     }
-    for (int r = 0; r < R; r++)
-        for (int n = 0; n < N; n++) out[n * stride + r] = total(sums[r][n]);
+    for (int n = 0; n < N; n++) {
+        int r = 0;
+        for (; r + 4 <= R; r += 4) totals(&sums[r][n], N, out + n * stride + r);
+        for (; r < R; r++) out[n * stride + r] = total(sums[r][n]);
+    }
 }
 
 template <class W, int N, bool AHEAD>

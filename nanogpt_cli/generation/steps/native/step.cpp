@@ -4,13 +4,11 @@
 // of each; a prompt is as many rows that share a cache. What is computed for a row depends on the
 // row and on its cache alone. Axes as in model.py; a cache is (L, 2, H, capacity, D).
 
-#include <cmath>
-
 #if defined(_OPENMP)
 extern "C" int omp_get_thread_num();  // declared here: not every machine has omp.h
 #endif
 
-#include "product.h"
+#include "attention.h"
 
 namespace nanogpt {
 
@@ -60,7 +58,6 @@ inline int thread_number() { return 0; }
 
 constexpr float EPSILON = 1e-5f;
 constexpr int64_t PRIVATE_ROWS = 4;  // so few are normalised by every thread for itself
-constexpr int64_t GROUP = WIDE < 4 ? 2 : 4;  // queries of a text that share a pass over its keys
 constexpr int64_t CHUNK_STEP = 24;   // a multiple of every tile's height
 
 void normalise(const Norm& norm, const float* x, float* out, int64_t C) {
@@ -111,65 +108,6 @@ void linear(const Matrix& m, const float* x, int64_t count, float* out, int thre
             if (m.bias)
                 for (int64_t i = 0; i < R; i++) run[i] += m.bias[r + i];
             then(n, r, run, R);
-        }
-    }
-}
-
-// Softmax of T scores, but for the division: returns what to multiply by.
-float soften(float* scores, int64_t T) {
-    float most = scores[0];
-    for (int64_t t = 1; t < T; t++) most = scores[t] > most ? scores[t] : most;
-    Vec sums = {};
-    for (int64_t t = 0; t < T; t += LANES) {
-        const int64_t n = T - t < LANES ? T - t : LANES;
-        const Vec in = n == LANES ? load(scores + t) : load_part(scores + t, n);
-        const Vec p = exponential(in - most);
-        store_part(scores + t, p, n);
-        sums += n == LANES ? p : load_part(scores + t, n);
-    }
-    return 1.0f / total(sums);
-}
-
-// N queries of one text, at positions T - 1, T, ...: each sees one key more than the one before.
-// Queries are `apart` floats apart, scores `room`, outputs `stride`.
-template <int N>
-void attend(const float* q, int64_t apart, const float* keys, const float* values, int64_t T,
-            int64_t D, float* scores, int64_t room, float* out, int64_t stride) {
-    const int64_t most = T + N - 1;
-    int64_t t = 0;
-    for (; t + 4 <= most; t += 4) tile<float, 4, N>(keys + t * D, q, apart, D, scores + t, room);
-    for (; t < most; t++) tile<float, 1, N>(keys + t * D, q, apart, D, scores + t, room);
-    const float scale = 1.0f / std::sqrt((float)D);
-    float share[N];
-    for (int n = 0; n < N; n++) {
-        for (t = 0; t < T + n; t++) scores[n * room + t] *= scale;
-        share[n] = soften(scores + n * room, T + n);
-    }
-    int64_t d = 0;
-    for (; d + 4 * LANES <= D; d += 4 * LANES) {
-        Vec mixed[N][4] = {};
-        for (t = 0; t < T; t++)
-            for (int i = 0; i < 4; i++) {
-                const Vec v = load(values + t * D + d + i * LANES);
-                for (int n = 0; n < N; n++)
-                    mixed[n][i] = fused(splat(scores[n * room + t]), v, mixed[n][i]);
-            }
-        for (int n = 0; n < N; n++) {
-            for (t = T; t < T + n; t++)
-                for (int i = 0; i < 4; i++)
-                    mixed[n][i] = fused(splat(scores[n * room + t]),
-                                        load(values + t * D + d + i * LANES), mixed[n][i]);
-            for (int i = 0; i < 4; i++)
-                store(out + n * stride + d + i * LANES, mixed[n][i] * share[n]);
-        }
-    }
-    for (; d < D; d += LANES) {
-        const int64_t width = D - d < LANES ? D - d : LANES;
-        for (int n = 0; n < N; n++) {
-            Vec sum = {};
-            for (t = 0; t < T + n; t++)
-                sum = fused(splat(scores[n * room + t]), load_part(values + t * D + d, width), sum);
-            store_part(out + n * stride + d, sum * share[n], width);
         }
     }
 }

@@ -1,0 +1,138 @@
+"""`nanogpt bench`: how fast a checkpoint runs on this machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nanogpt_cli import options, output
+from nanogpt_cli.commands.caches import cache_folder
+from nanogpt_cli.commands.sample import name_checkpoint
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from nanogpt_cli.generation.bench import BenchReport
+
+WEIGHTS = ("float32", "float16", "int8")
+BATCH_SIZES = (1, 8)
+
+WeightsOpt = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--dtype",
+        metavar="[float32|float16|bfloat16|int8]",
+        envvar="NANOGPT_BENCH_DTYPE",
+        rich_help_panel=options.MODEL,
+        show_default=", ".join(WEIGHTS),
+        help="Number format of the weights; may be given several times.",
+    ),
+]
+BatchSizesOpt = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--batch-size",
+        rich_help_panel=options.MODEL,
+        show_default="1, 8",
+        help="Texts side by side; may be given several times.",
+    ),
+]
+PromptTokensOpt = Annotated[
+    int | None,
+    typer.Option(
+        "--prompt-tokens",
+        rich_help_panel=options.MODEL,
+        show_default="128, or a half of the model's positions",
+        help="Length of each prompt, of random ids.",
+    ),
+]
+NewTokensOpt = Annotated[
+    int | None,
+    typer.Option(
+        "--new-tokens",
+        rich_help_panel=options.MODEL,
+        show_default="64, or a half of the model's positions",
+        help="Tokens decoded after each prompt.",
+    ),
+]
+RoundsOpt = Annotated[
+    int,
+    typer.Option("--rounds", rich_help_panel=options.MODEL, help="Runs to take the median of."),
+]
+
+
+def bench(
+    checkpoint: options.CheckpointArg = None,
+    dtype: WeightsOpt = None,
+    batch_size: BatchSizesOpt = None,
+    prompt_tokens: PromptTokensOpt = None,
+    new_tokens: NewTokensOpt = None,
+    rounds: RoundsOpt = 3,
+    n_head: options.NHeadOpt = None,
+    device: options.DeviceOpt = "auto",
+    compile: options.CompileOpt = None,
+    threads: options.ThreadsOpt = None,
+    offline: options.OfflineOpt = False,
+    json: options.JsonOpt = False,
+) -> None:
+    """Measure how fast a checkpoint runs on this machine, and how near to what its memory allows.
+
+    Each token must read all weights once, so memory bandwidth is the limit of decoding; it is
+    measured beside every round.
+
+    Example: nanogpt bench gpt2 --dtype int8 --batch-size 1 --batch-size 32
+    """
+    from nanogpt_cli.checkpoints import open_checkpoint
+    from nanogpt_cli.generation.bench import BenchPlan, run_bench
+    from nanogpt_cli.generation.devices import use_threads
+    from nanogpt_cli.generation.session import Session
+    from nanogpt_cli.generation.steps.choose import StepChoice
+
+    opened = open_checkpoint(checkpoint, n_head=n_head, offline=offline)
+    output.note(f"measuring {name_checkpoint(opened)}")
+    use_threads(threads)
+    choice = StepChoice(None, "auto" if compile is None else compile, threads, cache_folder())
+    session = Session(opened, tokenizer="ids", device=device, choice=choice, notify=output.note)
+    half = max(1, opened.config.block_size // 2)
+    plan = BenchPlan(
+        weights=tuple(dtype or WEIGHTS),
+        batch_sizes=tuple(batch_size or BATCH_SIZES),
+        prompt_tokens=min(128, half) if prompt_tokens is None else prompt_tokens,
+        new_tokens=min(64, half) if new_tokens is None else new_tokens,
+        rounds=rounds,
+    )
+    with output.status("measuring"):
+        report = run_bench(session, plan)
+    output.emit(report, json, render)
+
+
+def render(report: BenchReport) -> RenderableType:
+    """Return a table, a row for each number format and batch size."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    gigabytes = report.bandwidth_bytes_per_second / 1e9
+    title = (
+        f"{report.checkpoint}: {report.parameters:,} parameters on {report.device}, "
+        f"{report.threads} threads, prompt {report.prompt_tokens}, {report.new_tokens} new, "
+        f"memory reads {gigabytes:.1f} GB/s"
+    )
+    table = Table(box=box.SIMPLE, title=Text(title), title_justify="left", title_style="")
+    table.add_column("weights")
+    for name in ("batch", "prefill tok/s", "first token", "decode tok/s", "ms a step", "of limit"):
+        table.add_column(name, justify="right")
+    table.add_column("step")
+    for row in report.rows:
+        table.add_row(
+            row.weights,
+            str(row.batch_size),
+            f"{row.prefill_tokens_per_second:,.0f}",
+            output.format_seconds(row.first_token_seconds),
+            f"{row.decode_tokens_per_second:,.1f}",
+            f"{row.step_seconds * 1e3:.2f}",
+            f"{row.share_of_limit:.2f}",
+            row.step,
+        )
+    return table
