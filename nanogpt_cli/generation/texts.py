@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -51,15 +51,17 @@ class _Text:
 
     Args:
         ids: the prompt's and the new ones.
+        nbytes: what it takes, cache and draw.
         cache: None while it waits for room.
         length: positions in the cache.
     """
 
     request: Request
     ids: list[int]
+    nbytes: int
     cache: Any = None
     length: int = 0
-    new_tokens: int = field(default=0)
+    new_tokens: int = 0
 
 
 class Texts:
@@ -172,11 +174,13 @@ class Texts:
         request, self._held = self._held or next(self.waiting, None), None
         if request is None:
             return None
-        needed = sum(map(self._bytes_of, (request, *(text.request for text in beside))))
-        if self.budget and beside and needed > MEMORY_BUDGET_BYTES:
-            self._held = request
-            return None
-        return _Text(request, list(request.prompt))
+        needed = self._bytes_of(request)
+        if self.budget and beside:
+            room = MEMORY_BUDGET_BYTES - sum(text.nbytes for text in beside)
+            if needed > room:
+                self._held = request
+                return None
+        return _Text(request, list(request.prompt), needed)
 
     def _bytes_of(self, request: Request) -> int:
         c = self.config
@@ -199,7 +203,7 @@ class Texts:
         logits = self.step.prefill(window, text.cache)
         if not text.new_tokens:
             # The cache's first positions stay as they are until the window slides.
-            self._donor = (_Text(text.request, [], text.cache), logits)
+            self._donor = (_Text(text.request, [], 0, text.cache), logits)
         return logits
 
     def _next_logits(self, drawn: Tensor) -> Tensor:

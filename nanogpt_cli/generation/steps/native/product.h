@@ -10,14 +10,18 @@
 
 namespace nanogpt {
 
-// Rows of x in a tile at most: 4 * WIDE sums, the widened weights and x share the registers.
+// Rows of x that one tile holds at most, and those of the tiles for many rows: the sums, the
+// widened weights and x share the registers.
 #if defined(NANOGPT_AVX512)
-constexpr int64_t WIDE = 6;
+constexpr int64_t MOST = 8, WIDE = 6;
 #elif defined(NANOGPT_AVX2)
-constexpr int64_t WIDE = 2;
+constexpr int64_t MOST = 2, WIDE = 2;
 #else
-constexpr int64_t WIDE = 4;
+constexpr int64_t MOST = 4, WIDE = 4;
 #endif
+
+// Up to so many rows of x stay in the first cache while a band of weights passes by.
+constexpr int64_t FEW = 16, BAND = 12;
 
 // `apart` parts the rows of x, `stride` those of out.
 template <class W, int R, int N, bool AHEAD = false>
@@ -61,28 +65,46 @@ inline void tiles(const W* w, const float* x, int64_t K, int64_t R, float* out, 
     for (; r < R; r++) tile<W, 1, N, AHEAD>(w + r * K, x, K, K, out + r, stride);
 }
 
+// For N rows of x, MOST at most.
+template <class W, bool AHEAD>
+void block(const W* w, const float* x, int64_t N, int64_t K, int64_t R, float* out,
+           int64_t stride) {
+    switch (N) {
+        case 1: return tiles<W, 1, AHEAD>(w, x, K, R, out, stride);
+        case 2: return tiles<W, 2, AHEAD>(w, x, K, R, out, stride);
+#if !defined(NANOGPT_AVX2)
+        case 3: return tiles<W, 3, AHEAD>(w, x, K, R, out, stride);
+        case 4: return tiles<W, 4, AHEAD>(w, x, K, R, out, stride);
+#endif
+#if defined(NANOGPT_AVX512)
+        case 5: return tiles<W, 5, AHEAD>(w, x, K, R, out, stride);
+        case 6: return tiles<W, 6, AHEAD>(w, x, K, R, out, stride);
+        case 7: return tiles<W, 7, AHEAD>(w, x, K, R, out, stride);
+        case 8: return tiles<W, 8, AHEAD>(w, x, K, R, out, stride);
+#endif
+    }
+}
+
 // For N rows of x, and R rows of weights that begin at w; `stride` parts the rows of out.
 template <class W>
 void product(const W* w, const float* x, int64_t N, int64_t K, int64_t R, float* out,
              int64_t stride) {
-    switch (N) {  // what one tile holds reads the weights once
-        case 1: return tiles<W, 1, true>(w, x, K, R, out, stride);
-        case 2: return tiles<W, 2, true>(w, x, K, R, out, stride);
-#if !defined(NANOGPT_AVX2)
-        case 3: return tiles<W, 3, true>(w, x, K, R, out, stride);
-        case 4: return tiles<W, 4, true>(w, x, K, R, out, stride);
-#endif
-#if defined(NANOGPT_AVX512)
-        case 5: return tiles<W, 5, true>(w, x, K, R, out, stride);
-        case 6: return tiles<W, 6, true>(w, x, K, R, out, stride);
-        case 7: return tiles<W, 7, true>(w, x, K, R, out, stride);
-        case 8: return tiles<W, 8, true>(w, x, K, R, out, stride);
-#endif
+    if (N <= MOST) return block<W, true>(w, x, N, K, R, out, stride);
+    if (N > FEW) {  // each few rows of x meet all of these weights, which the second cache holds
+        for (int64_t n = 0; n < N; n += WIDE)
+            block<W, false>(w, x + n * K, N - n < WIDE ? N - n : WIDE, K, R, out + n * stride,
+                            stride);
+        return;
     }
-    int64_t n = 0;
-    for (; n + WIDE <= N; n += WIDE)
-        tiles<W, WIDE, false>(w, x + n * K, K, R, out + n * stride, stride);
-    if (n < N) product(w, x + n * K, N - n, K, R, out + n * stride, stride);
+    const int64_t blocks = (N + MOST - 1) / MOST, width = (N + blocks - 1) / blocks;
+    for (int64_t r = 0; r < R; r += BAND) {  // each few weights meet all rows of x
+        const int64_t height = R - r < BAND ? R - r : BAND;
+        const W* band = w + r * K;
+        block<W, true>(band, x, width, K, height, out + r, stride);
+        for (int64_t n = width; n < N; n += width)
+            block<W, false>(band, x + n * K, N - n < width ? N - n : width, K, height,
+                            out + n * stride + r, stride);
+    }
 }
 
 }  // namespace nanogpt
