@@ -62,6 +62,12 @@ def build_parser() -> argparse.ArgumentParser:
     comparing.add_argument("--new-tokens", type=int, default=200)
     comparing.add_argument("--batch", type=int, default=1)
     comparing.add_argument("--rounds", type=int, default=7)
+    comparing.add_argument(
+        "--tries", type=int, default=3, help="of a sample that other processes disturb"
+    )
+    comparing.add_argument(
+        "--patience", type=float, default=30, help="seconds to wait for them before each try"
+    )
     comparing.add_argument("--threads", type=int, default=torch.get_num_threads())
     comparing.add_argument("--engines", default="*", help="names with *, or peers, by commas")
     comparing.add_argument("--one-at-a-time", action="store_true", help="where memory is short")
@@ -96,7 +102,16 @@ def compare(args: argparse.Namespace) -> int:
     logs = args.cache / "logs"
     logs.mkdir(exist_ok=True)
     place = Place(model, args.venvs or args.cache / "venvs", logs, args.threads, args.here)
-    comparison = Comparison(config, workload, variants, place, args.rounds, args.one_at_a_time)
+    comparison = Comparison(
+        config,
+        workload,
+        variants,
+        place,
+        args.rounds,
+        tries=args.tries,
+        patience=args.patience,
+        one_at_a_time=args.one_at_a_time,
+    )
     probe = open_probe(args.cache, args.threads)
     try:
         outcomes = comparison.run(probe)

@@ -10,7 +10,8 @@ from typing import Any
 
 from benchmarks.agreement import Gap, compare_ids
 from benchmarks.bandwidth import Probe
-from benchmarks.figures import FirstUse, Outcome, Sample
+from benchmarks.figures import QUIET_SHARE, FirstUse, Outcome, Sample
+from benchmarks.neighbours import Watch, wait_for_quiet
 from benchmarks.participants import Participant, Place
 from benchmarks.shapes import Workload, weight_bytes
 from benchmarks.variants import REFERENCE, YARDSTICK, Variant, find_variants
@@ -27,6 +28,16 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def describe(sample: Sample) -> str:
+    """Return a sample in a few words."""
+    others = "unknown" if sample.others_share is None else f"{sample.others_share:.0%}"
+    return (
+        f"{sample.tokens_per_second:.1f} tokens/s, first token after "
+        f"{sample.first_token_seconds * 1e3:.0f} ms, bandwidth "
+        f"{sample.bytes_per_second / 1e9:.1f} GB/s, others {others}"
+    )
+
+
 @dataclass
 class Comparison:
     """A comparison under way.
@@ -37,6 +48,8 @@ class Comparison:
         variants: who takes part.
         place: where their files are.
         rounds: how often each is timed.
+        tries: how often a sample is taken while other processes disturb it.
+        patience: seconds to wait, before each try, for other processes to be quiet.
         one_at_a_time: close an engine after each sample, for models of which memory holds few.
     """
 
@@ -45,6 +58,8 @@ class Comparison:
     variants: Sequence[Variant]
     place: Place
     rounds: int
+    tries: int = 1
+    patience: float = 0.0
     one_at_a_time: bool = False
 
     def __post_init__(self) -> None:
@@ -77,6 +92,8 @@ class Comparison:
             "workload": asdict(self.workload),
             "rounds": self.rounds,
             "threads": self.place.threads,
+            "tries": self.tries,
+            "patience": self.patience,
             "one_at_a_time": self.one_at_a_time,
         }
 
@@ -147,39 +164,52 @@ class Comparison:
         """Time every engine once, each between two looks at the bandwidth; who begins rotates."""
         names = [outcome.name for outcome in self.outcomes if outcome.name in self.running]
         turn = number % max(1, len(names))
-        before = self._measure(probe)
         for name in names[turn:] + names[:turn]:
             outcome = next(one for one in self.outcomes if one.name == name)
             try:
-                answer = self.running[name].generate(self.prompts, self.workload.new_tokens)
+                sample = self._take(outcome, probe)
             except WorkerError as error:
                 outcome.fault = f"failed in round {number + 1}: {error}"
                 self._drop(name)
                 continue
+            outcome.samples[number] = sample
+            say(f"round {number + 1}: {name}: {describe(sample)}")
             if self.one_at_a_time:
                 self.running[name].close()
-            after = self._measure(probe)
-            self._add_sample(outcome, number, answer, (before + after) / 2)
-            before = after
+
+    def _take(self, outcome: Outcome, probe: Probe) -> Sample:
+        """Return the first sample that nobody disturbed, or of all tries the least disturbed."""
+        taken: list[Sample] = []
+        for _ in range(self.tries):
+            taken.append(self._take_once(outcome, probe))
+            if not taken[-1].disturbed:
+                break
+        return min(taken, key=lambda sample: sample.others_share or 0.0)
+
+    def _take_once(self, outcome: Outcome, probe: Probe) -> Sample:
+        runs = self.running[outcome.name]
+        worker = runs.ready(self.prompts)
+        if self.patience:
+            wait_for_quiet(self.patience, QUIET_SHARE)
+        before = self._measure(probe)
+        watch = Watch(worker.pid)
+        answer = runs.generate(self.prompts, self.workload.new_tokens)
+        others = watch.share()
+        after = self._measure(probe)
+        outcome.peak_bytes = answer.get("peak_bytes")
+        outcome.anonymous_bytes = answer.get("anonymous_bytes")
+        return Sample(
+            answer["decode_tokens_per_second"],
+            answer["first_token_seconds"],
+            answer["total_seconds"],
+            (before + after) / 2,
+            others,
+        )
 
     def _measure(self, probe: Probe) -> float:
         time.sleep(PAUSE_SECONDS)
         self.rates.append(probe.measure())
         return self.rates[-1]
-
-    def _add_sample(
-        self, outcome: Outcome, number: int, answer: dict[str, Any], bandwidth: float
-    ) -> None:
-        pace = answer["decode_tokens_per_second"]
-        outcome.samples[number] = Sample(
-            pace, answer["first_token_seconds"], answer["total_seconds"], bandwidth
-        )
-        outcome.peak_bytes = answer.get("peak_bytes")
-        outcome.anonymous_bytes = answer.get("anonymous_bytes")
-        say(
-            f"round {number + 1}: {outcome.name}: {pace:.1f} tokens/s, first token after "
-            f"{answer['first_token_seconds'] * 1e3:.0f} ms, bandwidth {bandwidth / 1e9:.1f} GB/s"
-        )
 
     def _add_first_use(self, outcome: Outcome) -> None:
         if outcome.name in self.running and outcome.samples:

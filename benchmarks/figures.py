@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
+QUIET_SHARE = 0.05
+"""Of all processors' time: a twentieth moves a figure by about as much."""
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -16,12 +19,20 @@ class Sample:
         first_token_seconds: until every row has its first token.
         total_seconds: of the whole job.
         bytes_per_second: the bandwidth measured just before and just after, averaged.
+        others_share: of the processors' time meanwhile, what other processes took; None where
+            the system does not tell.
     """
 
     tokens_per_second: float
     first_token_seconds: float
     total_seconds: float
     bytes_per_second: float
+    others_share: float | None = None
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether others took so much that the figures are theirs."""
+        return self.others_share is not None and self.others_share > QUIET_SHARE
 
 
 @dataclass(frozen=True)

@@ -100,12 +100,17 @@ class Participant:
         self.start_seconds = time.perf_counter() - begun
         self.version = answer["version"]
 
-    def generate(self, prompts: list[list[int]], new_tokens: int) -> dict[str, Any]:
-        """Return the ids and times of one job; a worker that was closed is started and warmed."""
+    def ready(self, prompts: list[list[int]]) -> Worker:
+        """Return the worker; one that was closed is started and warmed first."""
         if self.worker is None:
             self.start()
             self.generate(prompts, WARM_TOKENS)
         assert self.worker is not None, "started above"
+        return self.worker
+
+    def generate(self, prompts: list[list[int]], new_tokens: int) -> dict[str, Any]:
+        """Return the ids and times of one job."""
+        assert self.worker is not None, "started by __init__ or ready"
         return self.worker.ask("generate", prompts=prompts, new_tokens=new_tokens)
 
     def call(self, name: str, *arguments: object) -> Any:

@@ -29,6 +29,9 @@ def render(outcomes: Sequence[Outcome], yardstick: str, ours: str = "ours") -> s
     peers = [one for one in outcomes if not one.name.startswith(f"{ours}/") and one.has_figures]
     if mine and peers:
         parts.append(render_ratios(mine, peers))
+    samples = [sample for one in outcomes if one.has_figures for sample in one.samples.values()]
+    if disturbed := sum(sample.disturbed for sample in samples):
+        parts.append(f"Other processes disturbed {disturbed} of {len(samples)} samples.")
     faults = [f"- {one.name}: {one.fault}" for one in outcomes if one.fault is not None]
     if faults:
         parts.append("Without figures:\n\n" + "\n".join(faults))

@@ -44,6 +44,11 @@ class Worker:
                 env={**os.environ, **counts},
             )
 
+    @property
+    def pid(self) -> int:
+        """The process's number."""
+        return self._process.pid
+
     def ask(self, op: str, **job: object) -> dict[str, Any]:
         """Return the answer to one job.
 

@@ -11,6 +11,7 @@ pytest.importorskip("benchmarks.shapes", reason="only in a checkout")
 
 from benchmarks.agreement import TIE, compare_ids
 from benchmarks.figures import FirstUse, Outcome, Sample, ratio, ratios
+from benchmarks.neighbours import Watch
 from benchmarks.shapes import TINY, Workload, find_shape, weight_bytes
 from benchmarks.table import markdown, render, to_json
 from benchmarks.variants import VARIANTS, find_variants
@@ -155,3 +156,22 @@ def test_memory_is_read_from_linux(tmp_path: Path) -> None:
     status.write_text("Name:\tpython\nVmHWM:\t     120 kB\nRssAnon:\t      30 kB\n")
     assert read_memory(status) == {"peak_bytes": 122_880, "anonymous_bytes": 30_720}
     assert read_memory(tmp_path / "absent") == {}
+
+
+def test_what_others_take_is_seen(tmp_path: Path) -> None:
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "stat").write_text("7 (py (3) x) R 1 " + "0 " * 9 + "200 100 0 0\n")
+    (tmp_path / "stat").write_text("cpu  300 0 100 9999 9999 0 0 0 0 0\ncpu0 1\n")
+    watch = Watch(7, tmp_path)
+    (tmp_path / "7" / "stat").write_text("7 (py (3) x) R 1 " + "0 " * 9 + "500 150 0 0\n")
+    (tmp_path / "stat").write_text("cpu  600 0 150 99999 99999 0 0 0 0 0\ncpu0 1\n")
+    assert watch.share() == 0.0
+    (tmp_path / "stat").write_text("cpu  100000 0 150 99999 99999 0 0 0 0 0\ncpu0 1\n")
+    assert watch.share() == 1.0
+    assert Watch(7, tmp_path / "absent").share() is None
+
+
+def test_disturbed_samples_are_told() -> None:
+    made = outcome("ours/float32", {0: 10.0, 1: 10.0})
+    made.samples[2] = Sample(9.0, 0.1, 1.0, 4e10, others_share=0.5)
+    assert "Other processes disturbed 1 of 3 samples." in render([made], "hf/float32")
