@@ -8,14 +8,13 @@ from typing import Any, Literal
 
 import torch
 
-from nanogpt_cli.config import GPTConfig
 from nanogpt_cli.errors import UsageError
 from nanogpt_cli.generation.steps.base import Step
 from nanogpt_cli.generation.steps.compiled import CompiledStep
 from nanogpt_cli.generation.steps.eager import EagerStep
 from nanogpt_cli.generation.steps.graphed import GraphedStep
 from nanogpt_cli.generation.steps.library import load_library
-from nanogpt_cli.generation.steps.weights import store_weights
+from nanogpt_cli.generation.steps.weights import Weights, store_weights
 from nanogpt_cli.model import GPT
 
 Compile = Literal["auto"] | bool
@@ -28,8 +27,11 @@ BUILD_SECONDS = 8.0
 EAGER_LAYER_SECONDS = 1e-4
 """What torch's operations cost a token and layer, beside the weights they read."""
 
-EAGER_PARAMETER_SECONDS = 1.5e-10
-"""What they cost a token and parameter more than the compiled step: 20 ms for 124 million."""
+EAGER_PARAMETER_SECONDS = 2.9e-10
+"""What they cost a token and parameter, whatever the stored type: 36 ms for 124 million."""
+
+READ_SECONDS_PER_BYTE = 1 / 30e9
+"""What the compiled step costs: reading the stored weights."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ def make_step(
         return EagerStep(weights, dtype), ()
     notes: tuple[str, ...] = ()
     if choice.compile:
-        build = choice.compile is True or pays(model.config, new_tokens)
+        build = choice.compile is True or pays(weights, new_tokens)
         library, note = load_library(choice.folder, build=build)
         notes = () if note is None else (note,)
         if library is not None:
@@ -88,8 +90,10 @@ def make_step(
     return EagerStep(weights), notes
 
 
-def pays(config: GPTConfig, new_tokens: float) -> bool:
+def pays(weights: Weights, new_tokens: float) -> bool:
     """Return whether a run of so many tokens earns the compilation it would begin with."""
-    parameters = 12 * config.n_layer * config.n_embd**2 + config.vocab_size * config.n_embd
-    saved = EAGER_LAYER_SECONDS * config.n_layer + EAGER_PARAMETER_SECONDS * parameters
-    return new_tokens * saved > BUILD_SECONDS
+    c = weights.config
+    parameters = 12 * c.n_layer * c.n_embd**2 + c.vocab_size * c.n_embd
+    eager = EAGER_LAYER_SECONDS * c.n_layer + EAGER_PARAMETER_SECONDS * parameters
+    compiled = READ_SECONDS_PER_BYTE * weights.matrix_bytes
+    return new_tokens * (eager - compiled) > BUILD_SECONDS

@@ -7,12 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from conftest import CACHE
 from step_models import build, library
 
 from nanogpt_cli.errors import UsageError
 from nanogpt_cli.generation.steps.choose import StepChoice, make_step, pays
 from nanogpt_cli.generation.steps.library import load_library
+from nanogpt_cli.generation.steps.weights import store_weights
+from nanogpt_cli.model import GPT, GPTConfig
 
 KEPT = Path(CACHE.name, "nanogpt")
 
@@ -186,11 +189,12 @@ def test_auto_takes_a_kept_step_and_builds_for_long_runs_alone(
 
 
 def test_a_long_run_of_gpt2_pays_and_a_short_one_of_a_small_model_does_not() -> None:
-    from nanogpt_cli.config import GPTConfig
-
-    assert pays(GPTConfig(), 1000)
-    assert not pays(GPTConfig(), 20)
-    assert not pays(build().config, 500)
+    with torch.device("meta"):
+        weights = store_weights(GPT(GPTConfig()), "float32")
+        narrow = store_weights(GPT(GPTConfig()), "float16")
+    assert [pays(weights, tokens) for tokens in (20, 300, 500)] == [False, False, True]
+    assert [pays(narrow, tokens) for tokens in (20, 300, 500)] == [False, True, True]
+    assert not pays(store_weights(build(), "float32"), 500)
 
 
 def test_an_unknown_quantization_is_refused() -> None:
