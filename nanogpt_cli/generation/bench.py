@@ -95,10 +95,6 @@ class BenchPlan:
             if getattr(self, name) < least:
                 flag = "--" + name.replace("_", "-")
                 raise UsageError(f"{flag} {getattr(self, name)}: it must be at least {least}")
-        known = (*DTYPES, *QUANTIZATIONS)
-        for weights in self.weights:
-            if weights not in known:
-                raise UsageError(f"unknown dtype {weights!r}", hint=f"give {', '.join(known)}")
         for size in self.batch_sizes:
             if size < 1:
                 raise UsageError(f"--batch-size {size}: it must be at least 1")
@@ -123,9 +119,13 @@ def run_bench(
         progress: is told what is measured next.
 
     Raises:
-        UsageError: texts longer than the model's context.
+        UsageError: texts longer than the model's context, or an unknown number format.
     """
     plan.require_room(session.config.block_size)
+    known = (*DTYPES, *QUANTIZATIONS)
+    for weights in plan.weights:
+        if weights not in known:
+            raise UsageError(f"unknown dtype {weights!r}", hint=f"give {', '.join(known)}")
     model = session.load()
     memory = Reading(session.device)
     rows = []
@@ -140,7 +140,7 @@ def run_bench(
             session.notify(note)
         for size in plan.batch_sizes:
             progress(f"{weights}, batch {size}")
-            rows.append(_measure(step, weights, size, plan, memory))
+            rows.append(measure_step(step, weights, size, plan, memory))
         del step  # before the next one's weights are made
     return BenchReport(
         checkpoint=session.checkpoint.located.given or str(session.checkpoint.located.path),
@@ -157,7 +157,7 @@ def run_bench(
     )
 
 
-def _measure(
+def measure_step(
     step: Step[Any], weights: str, size: int, plan: BenchPlan, memory: Reading
 ) -> BenchRow:
     """Run the rounds of one row, each between two readings of memory."""
