@@ -32,6 +32,7 @@ class Request:
         view: what --view is given.
         options: by name, None where not given.
         save: where the arrays go.
+        html: where a page of all views goes.
         force: whether a file that exists may be replaced.
 
     Raises:
@@ -42,30 +43,37 @@ class Request:
     view: str | None
     options: Mapping[str, Any]
     save: Path | None
+    html: Path | None
     force: bool
 
     def __post_init__(self) -> None:
         given = [name for name, value in self.options.items() if value is not None]
         if self.prompt is None:
-            named = {"view": self.view, "save": self.save, "force": self.force or None}
+            named: dict[str, object] = {"view": self.view, "save": self.save, "html": self.html}
+            named["force"] = self.force or None
             _refuse_without_prompt([*(n for n, v in named.items() if v is not None), *given])
             return
         chosen = self.chosen
-        for name in given:
+        for name in given if self.html is None else ():
             if name not in chosen.options:
                 takers = " or ".join(view.name for view in VIEWS if name in view.options)
                 raise UsageError(
                     f"{_flag(name)} means nothing to the view {chosen.name!r}",
                     hint=f"add --view {takers}, or leave {_flag(name)} out",
                 )
+        self._check_outputs(chosen)
+
+    def _check_outputs(self, chosen: View) -> None:
         if self.save is not None and not chosen.saves:
             savers = ", ".join(view.name for view in VIEWS if view.saves)
             raise UsageError(
                 f"the view {chosen.name!r} has no arrays to save",
                 hint=f"leave --save out; {savers} have some",
             )
-        if self.force and self.save is None:
-            raise UsageError("--force means nothing without --save", hint="leave it out")
+        if self.save is not None and self.html is not None:
+            raise UsageError("--save and --html are two outputs: give one", hint="run it twice")
+        if self.force and self.save is None and self.html is None:
+            raise UsageError("--force means nothing without --save or --html", hint="leave it out")
 
     @property
     def chosen(self) -> View:
@@ -107,15 +115,27 @@ def show(
         threads: CPU threads, None for as many as there are physical cores.
         session: what else `Session` takes.
     """
-    from nanogpt_cli.commands.behaviour_progress import show_steps
+    from nanogpt_cli.commands.behaviour_page import check_page, show_page
     from nanogpt_cli.generation.devices import use_threads
-    from nanogpt_cli.inspection.behaviour.saving import check_save, save_arrays
+    from nanogpt_cli.inspection.behaviour.saving import check_save
 
-    view = request.chosen
     if request.save is not None:
         check_save(request.save, [checkpoint.located.path], force=request.force)
+    if request.html is not None:
+        check_page(request.html, checkpoint, force=request.force)
     use_threads(threads)
     subject = _read_subject(checkpoint, request, session)
+    if request.html is not None:
+        show_page(subject, request.html, request, as_json=as_json)
+    else:
+        _show_view(subject, request, as_json=as_json)
+
+
+def _show_view(subject: Subject, request: Request, *, as_json: bool) -> None:
+    from nanogpt_cli.commands.behaviour_progress import show_steps
+    from nanogpt_cli.inspection.behaviour.saving import save_arrays
+
+    view = request.chosen
     if not view.whole_text:
         subject = subject.last_block()
     for message in subject.notes:

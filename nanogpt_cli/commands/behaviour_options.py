@@ -54,6 +54,17 @@ SaveOpt = Annotated[
     ),
 ]
 
+HtmlOpt = Annotated[
+    Path | None,
+    option(
+        "--html",
+        metavar="FILE",
+        readable=False,
+        help="Write all views to one page for a browser, which fetches nothing; it opens with "
+        "--view, and takes the options of every view.",
+    ),
+]
+
 OPTIONS: Mapping[str, Any] = {
     "top": Annotated[
         int | None,

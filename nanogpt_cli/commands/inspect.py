@@ -8,7 +8,13 @@ import typer
 
 from nanogpt_cli import options, output
 from nanogpt_cli.commands.behaviour import Request, show
-from nanogpt_cli.commands.behaviour_options import PromptOpt, SaveOpt, ViewOpt, with_view_options
+from nanogpt_cli.commands.behaviour_options import (
+    HtmlOpt,
+    PromptOpt,
+    SaveOpt,
+    ViewOpt,
+    with_view_options,
+)
 from nanogpt_cli.commands.sample import name_checkpoint
 from nanogpt_cli.errors import CheckpointError, NanoGPTError, TokenizerError, UsageError
 
@@ -100,6 +106,7 @@ def inspect(
     prompt: PromptOpt = None,
     view: ViewOpt = None,
     save: SaveOpt = None,
+    html: HtmlOpt = None,
     force: options.ForceOpt = False,
     tokenizer: options.TokenizerOpt = None,
     meta: options.MetaOpt = None,
@@ -121,7 +128,7 @@ def inspect(
     from nanogpt_cli.checkpoints import open_checkpoint
     from nanogpt_cli.commands import inspect_views as views
 
-    request = Request(prompt, view, of_view, save, force)
+    request = Request(prompt, view, of_view, save, html, force)
     asked = {"tensors": tensors, "stats": stats, "check": check, "diff": diff is not None}
     require_one_view(**asked, prompt=prompt is not None)
     listing = views.Listing(pattern=pattern, sort=sort, optimizer=optimizer)

@@ -228,7 +228,7 @@ def test_an_id_beyond_the_model_is_told(nanogpt: Run, tmp_path: Path) -> None:
             "add --view next or lens",
         ),
         (("-p", "A", "--view", "x"), "no view is named 'x'", "next, surprisal, lens, attention"),
-        (("-p", "A", "--force"), "--force means nothing without --save", "leave it out"),
+        (("-p", "A", "--force"), "--force means nothing without --save or --html", "leave it out"),
         (("-p", "A", "--stats"), "--stats and --prompt are two views: give one", "run it twice"),
         (("-p", "A", "--track", "AB"), "'AB' is 2 tokens: 'A', 'B'", "give one token"),
         (("-p", "A", "--top", 0), "--top 0: a table has at least 1 row", "--top 10"),

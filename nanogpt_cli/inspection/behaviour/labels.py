@@ -56,6 +56,14 @@ def label_bytes(data: bytes) -> str:
     return "".join(_show(char) for char in text)
 
 
+def show_text(text: str) -> str:
+    r"""Return a text to be read: spaces and lines as they are, what else is hidden as a label's.
+
+    A backslash stays one: this is not to be read back.
+    """
+    return "".join(char if char in " \n\t\\" else _show(char) for char in text)
+
+
 def _show(char: str) -> str:
     if char in _SHOWN:
         return _SHOWN[char]

@@ -1,0 +1,279 @@
+"""The page in a real browser: it draws, answers pointer and keyboard, and asks nobody a thing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from browsers import Watch, launch
+from page_files import HOSTILE, data_of, page_of, text_subject
+from playwright.sync_api import Browser, Locator
+from playwright.sync_api import Page as Window
+
+from nanogpt_cli.inspection.behaviour import VIEWS, attention, lens, surprisal
+from nanogpt_cli.inspection.behaviour.subject import Subject
+
+TEXT = "To be, or not to be, that is the question:\nWhether 'tis nobler"
+NAMES = [view.name for view in VIEWS]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with launch() as launched:
+        yield launched
+
+
+@pytest.fixture(scope="module")
+def subject() -> Subject:
+    return text_subject(TEXT, n_layer=3, n_head=4)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory, subject: Subject) -> Path:
+    """Return a folder with a page of a plain text and one of a hostile text."""
+    folder = tmp_path_factory.mktemp("pages")
+    (folder / "plain.html").write_bytes(page_of(subject, track=" the").data)
+    (folder / "hostile.html").write_bytes(page_of(text_subject(HOSTILE)).data)
+    return folder
+
+
+@pytest.fixture
+def window(browser: Browser) -> Iterator[Window]:
+    """Return a window that must stay quiet."""
+    context = browser.new_context(viewport={"width": 1200, "height": 900}, color_scheme="light")
+    opened = context.new_page()
+    watch = Watch(opened)
+    yield opened
+    context.close()
+    assert watch.said == []
+    assert watch.asked == [url for url in watch.asked[:1] if url.startswith("file://")]
+
+
+def show(window: Window, files: Path, view: str, name: str = "plain") -> Locator:
+    """Open a page at a view, and return its panel."""
+    window.goto((files / f"{name}.html").as_uri())
+    window.click(f"#tab-{view}")
+    return window.locator(f"#panel-{view}")
+
+
+def tip(window: Window) -> list[str]:
+    """Return the lines of the tip that is shown."""
+    assert window.locator("#tip").is_visible()
+    return window.locator("#tip p").all_text_contents()
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:#.3g} %"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1200, 360])
+def test_every_view_draws(window: Window, files: Path, width: int, scheme: str) -> None:
+    window.set_viewport_size({"width": width, "height": 800})
+    window.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    window.goto((files / "plain.html").as_uri())
+    assert window.locator("[role=tab]").all_text_contents() == NAMES
+    for name in NAMES:
+        window.click(f"#tab-{name}")
+        panel = window.locator(f"#panel-{name}")
+        assert panel.is_visible()
+        assert panel.locator("table, .strip, canvas").count() > 0
+        assert window.locator("[role=tabpanel]:visible").count() == 1
+        assert window.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_the_facts_stand_at_its_head(window: Window, files: Path) -> None:
+    show(window, files, "next")
+    facts = window.locator("#facts li").all_text_contents()
+    assert facts[0] == " \N{MULTIPLICATION SIGN} ".join(["3 layers", "4 heads", "24 wide"])
+    assert "tokenizer tiktoken" in facts
+    assert window.locator("#prompt").text_content() == TEXT
+    assert window.title().endswith(": nanogpt inspect")
+
+
+def test_a_token_says_its_numbers_to_the_pointer(
+    window: Window, files: Path, subject: Subject
+) -> None:
+    panel = show(window, files, "surprisal")
+    panel.locator(".strip span").nth(3).hover()
+    report = surprisal.measure(subject)
+    assert report.tokens is not None
+    token = report.tokens[3]
+    lines = tip(window)
+    assert token.bits is not None
+    assert lines[0] == f"token 3: {token.label}"
+    assert lines[1].startswith(f"{token.bits:.2f} bits (probability ")
+    assert lines[2].startswith(f"rank {token.rank};")
+    window.mouse.move(5, 5)
+    assert window.locator("#tip").is_hidden()
+
+
+def test_the_lens_says_its_numbers(window: Window, files: Path, subject: Subject) -> None:
+    panel = show(window, files, "lens")
+    rows = lens.measure(subject, track=" the").rows
+    panel.locator("tbody tr").nth(2).locator("td").nth(5).hover()
+    lines = tip(window)
+    assert lines[0] == rows[2].top_labels[5]
+    assert lines[1].startswith(f"{percent(rows[2].top_probabilities[5])} after block 1, behind")
+    assert rows[2].tracked_ranks is not None
+    assert lines[3].startswith(f"␣the: rank {rows[2].tracked_ranks[5]:,}, ")
+
+
+def test_a_map_says_its_weights(window: Window, files: Path, subject: Subject) -> None:
+    window.set_viewport_size({"width": 1200, "height": 1600})
+    panel = show(window, files, "attention")
+    maps, last = attention.measure(subject).maps.collect(), len(subject.ids) - 1
+    panel.locator(".overview button").nth(4 * 1 + 2).click()
+    assert panel.locator("h3").first.text_content() == "layer 1, head 2"
+    box = panel.locator("canvas.map").bounding_box()
+    assert box is not None
+    window.mouse.move(box["x"] + box["width"] - 4, box["y"] + box["height"] - 4)
+    lines = tip(window)
+    told = f"token {last} looks at token {last}: {percent(float(maps[1, 2, last, last]))}"
+    assert lines[1] == told
+
+
+def test_a_map_is_read_by_keyboard(window: Window, files: Path, subject: Subject) -> None:
+    panel = show(window, files, "attention")
+    maps, last = attention.measure(subject).maps.collect(), len(subject.ids) - 1
+    canvas = panel.locator("canvas.map")
+    canvas.focus()
+    for key in ("Home", "ArrowUp", "ArrowRight", "ArrowRight"):
+        canvas.press(key)
+    told = f"token {last - 1} looks at token 2: {percent(float(maps[0, 0, last - 1, 2]))}"
+    assert tip(window)[1] == told
+    assert told in str(window.locator("#live").text_content())
+    canvas.press("Enter")
+    assert panel.locator(".strip [aria-selected=true]").get_attribute("aria-label") is not None
+    chosen = panel.locator(".strip span").nth(last - 1)
+    assert chosen.get_attribute("aria-selected") == "true"
+
+
+def test_a_head_is_chosen_in_three_ways(window: Window, files: Path) -> None:
+    panel = show(window, files, "attention")
+    title = panel.locator("h3").first
+    layer, head = panel.locator("select").nth(0), panel.locator("select").nth(1)
+    before = panel.locator("canvas.map").screenshot()
+    panel.locator(".overview button").first.focus()
+    window.keyboard.press("ArrowDown")
+    window.keyboard.press("ArrowRight")
+    assert title.text_content() == "layer 1, head 1"
+    assert (layer.input_value(), head.input_value()) == ("1", "1")
+    assert panel.locator("canvas.map").screenshot() != before
+    layer.select_option("2")
+    assert title.text_content() == "layer 2, head 1"
+    chosen = panel.locator(".overview [aria-selected=true]")
+    assert str(chosen.get_attribute("aria-label")).startswith("layer 2, head 1, ")
+    head.select_option("mean")
+    assert title.text_content() == "layer 2, the mean over its heads"
+    assert panel.locator(".overview [aria-selected=true]").count() == 0
+
+
+def test_a_token_is_chosen_for_every_view(window: Window, files: Path) -> None:
+    strip = show(window, files, "surprisal").locator(".strip span")
+    strip.nth(4).click()
+    window.click("#tab-attention")
+    panel = window.locator("#panel-attention")
+    assert panel.locator(".strip span").nth(4).get_attribute("aria-selected") == "true"
+    label = str(panel.locator(".strip span").nth(1).get_attribute("aria-label"))
+    assert re.fullmatch(r"token 1: \S+, token 4 \S+ looks at it: [\d.e-]+ %", label)
+    panel.locator("select").nth(2).select_option("seen")
+    label = str(panel.locator(".strip span").nth(1).get_attribute("aria-label"))
+    assert re.fullmatch(r"token 1: \S+, it looks at token 4 \S+: 0\.0 %", label)
+
+
+def test_all_of_it_is_reached_by_keyboard(window: Window, files: Path) -> None:
+    show(window, files, "next")
+    window.locator("#tab-next").focus()
+    window.keyboard.press("ArrowRight")
+    assert window.locator("#panel-surprisal").is_visible()
+    window.keyboard.press("Tab")
+    assert window.evaluate("document.activeElement.tagName") == "SELECT"
+    window.keyboard.press("Tab")
+    window.keyboard.press("ArrowRight")
+    window.keyboard.press("ArrowRight")
+    assert tip(window)[0].startswith("token 2: ")
+    outline = "getComputedStyle(document.activeElement).outlineStyle"
+    assert window.evaluate(outline) == "solid"
+    window.keyboard.press("End")
+    assert tip(window)[0].startswith("token ")
+    window.keyboard.press("Escape")
+    assert window.locator("#tip").is_hidden()
+    window.keyboard.press("Tab")
+    assert window.evaluate("document.activeElement.tagName") == "SUMMARY"
+
+
+def test_the_grid_moves_by_arrow_keys(window: Window, files: Path) -> None:
+    panel = show(window, files, "ablation")
+    panel.locator("[role=gridcell]").first.focus()
+    for key in ("ArrowDown", "ArrowRight", "ArrowRight"):
+        window.keyboard.press(key)
+    assert tip(window)[0] == "block 1 head 2"
+    window.keyboard.press("End")
+    assert tip(window)[0] == "block 1 both"
+
+
+def test_light_and_dark(window: Window, files: Path) -> None:
+    panel = show(window, files, "attention")
+    ground = "getComputedStyle(document.body).backgroundColor"
+    cell = panel.locator(".strip span").first
+    light = window.evaluate(ground)
+    before = panel.locator("canvas.map").screenshot(), cell.get_attribute("style")
+    window.click("#theme")
+    assert window.evaluate(ground) != light
+    assert window.locator("#theme").text_content() == "light"
+    assert panel.locator("canvas.map").screenshot() != before[0]
+    assert cell.get_attribute("style") != before[1]
+    window.emulate_media(color_scheme="dark")
+    window.click("#theme")
+    assert window.evaluate(ground) == light
+
+
+def test_hostile_text_shows_as_itself(window: Window, files: Path) -> None:
+    data = data_of(page_of(text_subject(HOSTILE)))
+    show(window, files, NAMES[0], "hostile")
+    for name in NAMES:
+        window.click(f"#tab-{name}")
+    assert window.locator("#prompt").text_content() == data["prompt"]
+    assert window.locator("h1").text_content() == "<b>[red]a&b[/red]</b>.pt"
+    assert window.locator("script").count() == 2
+    assert window.locator("img, b script, h1 b").count() == 0
+    window.click("#tab-surprisal")
+    text = window.locator("#panel-surprisal .strip").text_content()
+    assert text == data["prompt"]
+
+
+def test_nothing_foreign_runs(browser: Browser, files: Path) -> None:
+    context = browser.new_context()
+    window = context.new_page()
+    watch = Watch(window)
+    window.goto((files / "plain.html").as_uri())
+    window.evaluate(
+        """() => {
+            const script = document.createElement("script");
+            script.textContent = "window.ran = true";
+            document.body.append(script);
+        }"""
+    )
+    assert window.evaluate("window.ran") is None
+    failed = "fetch('http://127.0.0.1:9/').then(() => false, () => true)"
+    assert window.evaluate(failed)
+    assert len(watch.said) >= 2
+    assert all("Content Security Policy" in line for line in watch.said)
+    context.close()
+
+
+def test_one_token_says_what_is_missing(window: Window, tmp_path: Path) -> None:
+    (tmp_path / "plain.html").write_bytes(page_of(text_subject("A")).data)
+    panel = show(window, tmp_path, "ablation")
+    assert "Not here: the text is one token" in str(panel.text_content())
+
+
+def test_printing_draws_every_view(window: Window, files: Path) -> None:
+    show(window, files, "next")
+    window.emulate_media(media="print")
+    window.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert window.locator("[role=tabpanel]:visible").count() == len(NAMES)
+    assert window.locator("#panel-ablation table").count() == 2
