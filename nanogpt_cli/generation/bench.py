@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from nanogpt_cli.checkpoints import load_model
 from nanogpt_cli.errors import UsageError
 from nanogpt_cli.generation.devices import DTYPES
 from nanogpt_cli.generation.session import Session
@@ -126,7 +127,7 @@ def run_bench(
     for weights in plan.weights:
         if weights not in known:
             raise UsageError(f"unknown dtype {weights!r}", hint=f"give {', '.join(known)}")
-    model = session.load()
+    model = load_model(session.checkpoint).eval()
     memory = Reading(session.device)
     rows = []
     for weights in plan.weights:
@@ -135,7 +136,7 @@ def run_bench(
         if quantized and session.device.type == "cuda":
             dtype = session.dtype
         choice = replace(session.choice, quantize=weights if quantized else None)
-        step, notes = make_step(model, dtype, choice, float("inf"))
+        step, notes = make_step(model, dtype, choice, float("inf"), session.device)
         for note in notes:
             session.notify(note)
         for size in plan.batch_sizes:

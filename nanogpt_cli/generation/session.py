@@ -27,7 +27,7 @@ from nanogpt_cli.generation.report import (
 )
 from nanogpt_cli.generation.settings import SampleSettings
 from nanogpt_cli.generation.steps.choose import StepChoice, make_step
-from nanogpt_cli.generation.steps.compiled import CompiledStep
+from nanogpt_cli.generation.steps.eager import EagerStep
 from nanogpt_cli.generation.stops import cut_at_stops
 from nanogpt_cli.generation.text import Piece, in_order, stream_text
 from nanogpt_cli.model import GPT
@@ -201,8 +201,8 @@ class Session:
         """
         if self._engine is not None:
             return
-        model = self.load()
-        step, notes = make_step(model, self.dtype, self.choice, new_tokens)
+        model = load_model(self.checkpoint).eval()
+        step, notes = make_step(model, self.dtype, self.choice, new_tokens, self.device)
         for note in notes:
             self.notify(note)
         self._engine = Engine(model, step)
@@ -214,7 +214,7 @@ class Session:
             step: `SampleReport.step` of those.
         """
         if self.choice.compile == "auto":
-            self.choice = replace(self.choice, compile=step == CompiledStep.name)
+            self.choice = replace(self.choice, compile=step != EagerStep.name)
 
     @property
     def engine(self) -> Engine:

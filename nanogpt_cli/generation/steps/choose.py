@@ -62,19 +62,25 @@ class StepChoice:
 
 
 def make_step(
-    model: GPT, dtype: torch.dtype, choice: StepChoice, new_tokens: float
+    model: GPT,
+    dtype: torch.dtype,
+    choice: StepChoice,
+    new_tokens: float,
+    device: torch.device | None = None,
 ) -> tuple[Step[Any], tuple[str, ...]]:
     """Return the step that serves a model, and notes on what could not be had.
 
     Args:
-        model: in eval mode, float32, on the device to compute on.
+        model: in eval mode, float32.
         dtype: of the weights; on the CPU the arithmetic is float32 whatever it is.
         choice: the user's.
         new_tokens: how many the run may make, over all samples.
+        device: to compute on; None for the model's.
     """
-    device = model.lm_head.weight.device
+    device = device or model.lm_head.weight.device
     stored = choice.quantize or str(dtype).removeprefix("torch.")
-    weights = store_weights(model, stored)
+    # Made where the model is, which need not be in the device's memory beside them.
+    weights = store_weights(model, stored).to(device)
     if device.type == "cuda" and choice.compile:
         return GraphedStep(weights, dtype), ()
     if device.type != "cpu":

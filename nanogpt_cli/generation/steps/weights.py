@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn import functional as F
@@ -31,6 +31,10 @@ class Matrix:
     scale: Tensor | None
     bias: Tensor | None
 
+    def to(self, device: torch.device) -> Matrix:
+        """Return the same on a device."""
+        return Matrix(*(_to(part, device) for part in (self.weight, self.scale, self.bias)))
+
     def dense(self) -> Tensor:
         """Return float32 weights: these, or a widened copy."""
         wide = self.weight.to(torch.float32)
@@ -43,6 +47,10 @@ class Norm:
 
     weight: Tensor
     bias: Tensor | None
+
+    def to(self, device: torch.device) -> Norm:
+        """Return the same on a device."""
+        return Norm(*(_to(part, device) for part in (self.weight, self.bias)))
 
 
 @dataclass(frozen=True)
@@ -79,6 +87,25 @@ class Weights:
         """Return (N, C) float32 for N ids at their positions."""
         tokens = F.embedding(ids, self.wte).to(torch.float32)
         return tokens + F.embedding(positions, self.wpe)
+
+    def to(self, device: torch.device) -> Weights:
+        """Return the same on a device, a matrix that is shared still shared."""
+        if device == self.wte.device:
+            return self
+        head = self.lm_head.to(device)
+        tied = self.wte is self.lm_head.weight
+        layers = (
+            Layer(**{field.name: getattr(layer, field.name).to(device) for field in fields(Layer)})
+            for layer in self.layers
+        )
+        return replace(
+            self,
+            wte=head.weight if tied else self.wte.to(device),
+            wpe=self.wpe.to(device),
+            layers=tuple(layers),
+            ln_f=self.ln_f.to(device),
+            lm_head=head,
+        )
 
     @property
     def matrix_bytes(self) -> int:
@@ -138,6 +165,10 @@ def _matrix(linear: nn.Linear, stored: str) -> Matrix:
         return Matrix(small, scale, _rounded(bias, torch.float32))
     dtype = getattr(torch, stored)
     return Matrix(weight.to(dtype).contiguous(), None, _rounded(bias, dtype))
+
+
+def _to(tensor: Tensor | None, device: torch.device) -> Any:
+    return None if tensor is None else tensor.to(device)
 
 
 def _norm(norm: LayerNorm, dtype: torch.dtype) -> Norm:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from step_models import STEPS, build, complete, make_step
 
 from nanogpt_cli.generation.engine import Engine
+from nanogpt_cli.generation.steps.weights import store_weights
 from nanogpt_cli.model import GPT
 from nanogpt_cli.sampling import build_filters
 from nanogpt_cli.sampling.sampler import Sampler
@@ -210,3 +211,17 @@ def test_a_window_stride_drops_so_many_of_the_oldest_at_once(kind: str, stride: 
         ids.append(int(model(torch.tensor([ids[start:]]))[0][0, -1].argmax()))
     made = complete(engine, [prompt], GREEDY, max_new_tokens=40, window_stride=stride)
     assert made == [ids[3:]]
+
+
+@pytest.mark.parametrize("stored", ["float32", "float16", "int8"])
+@pytest.mark.parametrize("tied_head", [True, False])
+def test_weights_move_to_a_device_whole_and_once(stored: str, tied_head: bool) -> None:
+    weights = store_weights(build(tied_head=tied_head), stored)
+    moved = weights.to(torch.device("meta"))
+    assert (moved.wte is moved.lm_head.weight) == (weights.wte is weights.lm_head.weight)
+    assert moved.matrix_bytes == weights.matrix_bytes
+    assert weights.to(torch.device("cpu")) is weights
+    for layer in moved.layers:
+        for part in (layer.c_attn, layer.attn_proj, layer.c_fc, layer.mlp_proj):
+            assert {part.weight.device.type, part.bias.device.type} == {"meta"}  # type: ignore[union-attr]
+            assert (part.scale is None) == (stored != "int8")
