@@ -1,0 +1,1 @@
+"""README's pictures of the terminal: `python -m benchmarks.pictures` draws them anew."""
