@@ -9,9 +9,10 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Dialog, Page, sync_playwright
+from playwright.sync_api import Browser, Dialog, Locator, Page, sync_playwright
 
 NEEDED = bool(os.environ.get("NANOGPT_NEED_BROWSER"))
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -49,3 +50,16 @@ class Watch:
     def dismiss(self, dialog: Dialog) -> None:
         self.said.append(dialog.message)
         dialog.dismiss()
+
+
+def show(window: Page, files: Path, view: str, name: str = "plain") -> Locator:
+    """Open a page at a view, and return its panel."""
+    window.goto((files / f"{name}.html").as_uri())
+    window.click(f"#tab-{view}")
+    return window.locator(f"#panel-{view}")
+
+
+def tip(window: Page) -> list[str]:
+    """Return the lines of the tip that is shown."""
+    assert window.locator("#tip").is_visible()
+    return window.locator("#tip p").all_text_contents()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from browsers import Watch, launch
+from browsers import Watch, launch, show, tip
 from page_files import HOSTILE, data_of, page_of, text_subject
-from playwright.sync_api import Browser, Locator
+from playwright.sync_api import Browser
 from playwright.sync_api import Page as Window
 
 from nanogpt_cli.inspection.behaviour import VIEWS, attention, lens, surprisal
@@ -49,19 +50,6 @@ def window(browser: Browser) -> Iterator[Window]:
     context.close()
     assert watch.said == []
     assert watch.asked == [url for url in watch.asked[:1] if url.startswith("file://")]
-
-
-def show(window: Window, files: Path, view: str, name: str = "plain") -> Locator:
-    """Open a page at a view, and return its panel."""
-    window.goto((files / f"{name}.html").as_uri())
-    window.click(f"#tab-{view}")
-    return window.locator(f"#panel-{view}")
-
-
-def tip(window: Window) -> list[str]:
-    """Return the lines of the tip that is shown."""
-    assert window.locator("#tip").is_visible()
-    return window.locator("#tip p").all_text_contents()
 
 
 def percent(share: float) -> str:
@@ -263,6 +251,38 @@ def test_nothing_foreign_runs(browser: Browser, files: Path) -> None:
     assert len(watch.said) >= 2
     assert all("Content Security Policy" in line for line in watch.said)
     context.close()
+
+
+def test_a_page_of_gpt2s_shape_shows_every_head(window: Window, tmp_path: Path) -> None:
+    many = text_subject(TEXT * 3, n_layer=12, n_head=12, n_embd=12)
+    many = replace(many, ids=many.ids[:64])
+    (tmp_path / "plain.html").write_bytes(page_of(many).data)
+    panel = show(window, tmp_path, "attention")
+    assert panel.locator(".overview button canvas").count() == 144
+    window.set_viewport_size({"width": 390, "height": 800})
+    window.wait_for_function("document.documentElement.scrollWidth <= innerWidth")
+    box = panel.locator("canvas.map").bounding_box()
+    assert box is not None
+    assert box["x"] + box["width"] <= 390
+    assert box["width"] > 300
+
+
+def test_what_is_left_out_is_told(window: Window, tmp_path: Path) -> None:
+    long = text_subject("to be or not " * 80, block_size=300)
+    (tmp_path / "plain.html").write_bytes(page_of(long).data)
+    panel = show(window, tmp_path, "attention")
+    told = window.locator("#left-out").inner_text()
+    assert f"the model sees the last 300 of the text's {len(long.ids)} tokens" in told
+    assert "the page shows the last 256 of the 300 tokens that the model sees" in told
+    canvas = panel.locator("canvas.map")
+    canvas.focus()
+    exact = attention.measure(long.last_block()).maps.collect()[0, 0, -1, :-256].sum()
+    lines = tip(window)
+    assert lines[1].startswith(f"token {len(long.ids) - 1} looks at token {len(long.ids) - 1}: ")
+    share = float(
+        lines[2].removesuffix(" % of its attention is on tokens that are not on this page")
+    )
+    assert share / 100 == pytest.approx(float(exact), abs=1e-3)
 
 
 def test_one_token_says_what_is_missing(window: Window, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ const labelOf = (id) => page.labels[id];
 function percent(share) {
   if (share === null) return "none";
   const value = 100 * share;
-  return `${value === 0 || value >= 99.95 ? value.toFixed(1) : value.toPrecision(3)} %`.replace(/e(.\d+)/, "e$1");
+  return `${value === 0 || value >= 99.95 ? value.toFixed(1) : value.toPrecision(3)} %`;
 }
 
 const fixed = (value, digits = 2) => (value === null ? "none" : value.toFixed(digits));

@@ -18,7 +18,7 @@ const note = (text) => make("p", { class: "note", text });
 const tip = document.getElementById("tip");
 const live = document.getElementById("live");
 const explained = new WeakMap();
-let reached = null; // by keyboard: the tip stays beside it while the page moves
+let again = null; // shows the tip of what was reached by keyboard, beside which it stays while the page moves
 
 /** Let an element be explained, in lines, to whoever points at it or comes to it by keyboard. */
 function explain(element, lines) {
@@ -36,14 +36,24 @@ function showTip(box, lines) {
 }
 
 function hideTip() {
-  reached = null;
+  again = null;
   tip.hidden = true;
 }
 
+let pointer = "";
+
+/** Whether the pointer went somewhere: what scrolls under a pointer that rests is not pointed at. */
+function isMoved(event) {
+  const before = pointer;
+  pointer = `${event.screenX} ${event.screenY}`;
+  return pointer !== before;
+}
+
 function follow(event) {
+  if (event.type === "pointerover" && !isMoved(event) && again) return undefined;
   for (let at = event.target; at instanceof Element; at = at.parentElement) {
     if (explained.has(at)) {
-      reached = event.type === "focusin" ? at : null;
+      again = event.type === "focusin" ? () => tellOf(at) : null;
       return tellOf(at);
     }
   }
@@ -52,10 +62,11 @@ function follow(event) {
 
 const tellOf = (element) => showTip([...element.getClientRects()].pop() ?? element.getBoundingClientRect(), explained.get(element)());
 
+document.addEventListener("pointermove", isMoved);
 document.addEventListener("pointerover", follow);
 document.addEventListener("focusin", follow);
 document.addEventListener("focusout", hideTip);
-document.addEventListener("scroll", () => (reached ? tellOf(reached) : hideTip()), { capture: true, passive: true });
+document.addEventListener("scroll", () => (again ? again() : hideTip()), { capture: true, passive: true });
 document.addEventListener("keydown", (event) => event.key === "Escape" && hideTip());
 
 const STEPS = {

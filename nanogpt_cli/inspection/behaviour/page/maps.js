@@ -91,10 +91,15 @@ class BigMap {
   move(cell) {
     this.cell = cell;
     this.draw();
+    this.tell();
+    again = document.activeElement === this.canvas ? () => this.tell() : null;
+  }
+
+  tell() {
     const box = this.canvas.getBoundingClientRect();
-    const left = box.left + this.left + cell[1] * this.size;
-    const top = box.top + this.top + cell[0] * this.size;
-    showTip({ left, top, bottom: top + this.size, width: this.size }, this.lines(...cell));
+    const left = box.left + this.left + this.cell[1] * this.size;
+    const top = box.top + this.top + this.cell[0] * this.size;
+    showTip({ left, top, bottom: top + this.size, width: this.size }, this.lines(...this.cell));
   }
 
   leave() {

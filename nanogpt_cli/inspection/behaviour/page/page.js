@@ -65,7 +65,11 @@ function open(name) {
     if (isChosen) draw(each);
   }
   enterTab(tabs.find((each) => each.name === name).tab);
-  history.replaceState(null, "", `#${name}`);
+  try {
+    history.replaceState(null, "", `#${name}`);
+  } catch {
+    // In a frame of another page there is no address to keep.
+  }
 }
 
 const enterTab = rove(document.getElementById("tabs"), [tabs.map((each) => each.tab)], (tab) => tab.click());
