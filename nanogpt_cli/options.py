@@ -26,6 +26,7 @@ GENERAL = "General"
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 Rng = Literal["per-sample", "nanogpt"]
 Color = Literal["off", "prob"]
+Engine = Literal["local", "ray"]
 
 CheckpointArg = Annotated[
     str | None,
@@ -155,15 +156,15 @@ PromptsOpt = Annotated[
     ),
 ]
 RowsOpt = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
         "--output",
         "-o",
         metavar="FILE",
-        readable=False,
         rich_help_panel=BATCH,
         show_default="standard output",
-        help="Where the samples of --prompts go; a line is written when it is whole.",
+        help="Where the samples of --prompts go; a line is written when it is whole. With --engine "
+        "ray a folder of parts, or a URI of one.",
     ),
 ]
 BatchSizeOpt = Annotated[
@@ -197,6 +198,34 @@ ShardOpt = Annotated[
         help="Take one row in N alone, from row I on, counted from 0.",
     ),
 ]
+EngineOpt = Annotated[
+    Engine,
+    typer.Option(
+        "--engine",
+        rich_help_panel=BATCH,
+        help="Who makes the samples of --prompts: this process, or the workers of a Ray cluster "
+        "(the one that RAY_ADDRESS names, else one started on this machine). The rows are the "
+        "same.",
+    ),
+]
+NumWorkersOpt = Annotated[
+    int | None,
+    typer.Option(
+        "--num-workers",
+        rich_help_panel=BATCH,
+        show_default="one a GPU, else one a machine",
+        help="With --engine ray: workers, each with a model of its own. --threads is for each.",
+    ),
+]
+GpusPerWorkerOpt = Annotated[
+    float | None,
+    typer.Option(
+        "--gpus-per-worker",
+        rich_help_panel=BATCH,
+        show_default="1 where there are GPUs, else 0",
+        help="With --engine ray: 0 computes on CPUs, 0.5 lets two workers share a GPU.",
+    ),
+]
 
 DeviceOpt = Annotated[
     str,
@@ -222,8 +251,10 @@ CompileOpt = Annotated[
         rich_help_panel=MODEL,
         show_default="auto",
         help="Use a decode step compiled for this CPU, kept for later runs: faster, and each text "
-        "is the same bit for bit whatever shares its batch. auto compiles (some seconds, once) "
-        "for runs long enough to earn it; where it cannot be, torch computes.",
+        "is the same bit for bit whatever shares its batch, which torch's own products and CUDA "
+        "cannot promise (about one token in 100,000 differs). auto compiles (some seconds, once) "
+        "for runs long enough to earn it and for batches; where it cannot be, torch computes. "
+        "On CUDA: whether to capture the step as a graph.",
     ),
 ]
 QuantizeOpt = Annotated[
@@ -232,8 +263,9 @@ QuantizeOpt = Annotated[
         "--quantize",
         rich_help_panel=MODEL,
         show_default=False,
-        help="Keep the weights in 8 bits with a scale a row, and compute in the dtype: a third of "
-        "the time a token at a small loss of quality.",
+        help="Keep the weights in 8 bits with a scale a row, and compute in the dtype: about four "
+        "times as fast a token as float32 with the compiled step; the loss of the models measured "
+        "here changed by less than 0.01 %.",
     ),
 ]
 WindowStrideOpt = Annotated[

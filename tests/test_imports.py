@@ -20,6 +20,9 @@ HEAVY = {
     "tokenizers",
     "requests",
     "httpx",
+    "ray",
+    "pyarrow",
+    "fsspec",
 }
 
 PROBE = """

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, BinaryIO
 import typer
 
 from nanogpt_cli import options, output
-from nanogpt_cli.commands import sample_batch, sample_batch_plan
+from nanogpt_cli.commands import sample_batch, sample_batch_plan, sample_ray
 from nanogpt_cli.commands.caches import cache_folder
 from nanogpt_cli.commands.interactive import converse
 from nanogpt_cli.commands.sample_color import choose_paint
+from nanogpt_cli.commands.sample_ray_plan import RayJob
 from nanogpt_cli.commands.sample_text import Manner, print_samples
 from nanogpt_cli.errors import UsageError
 
@@ -44,6 +45,9 @@ def sample(
     resume: options.ResumeOpt = False,
     force: options.ReplaceOpt = False,
     shard: options.ShardOpt = None,
+    engine: options.EngineOpt = "local",
+    num_workers: options.NumWorkersOpt = None,
+    gpus_per_worker: options.GpusPerWorkerOpt = None,
     n_head: options.NHeadOpt = None,
     device: options.DeviceOpt = "auto",
     dtype: options.DtypeOpt = "auto",
@@ -95,6 +99,9 @@ def sample(
         resume=resume,
         force=force,
         shard=shard,
+        engine=engine,
+        num_workers=num_workers,
+        gpus_per_worker=gpus_per_worker,
         prompt=prompt,
         rng=rng,
         color=color,
@@ -102,6 +109,12 @@ def sample(
     )
     opened = open_checkpoint(checkpoint, n_head=n_head, offline=offline)
     output.note(f"sampling {name_checkpoint(opened)}")
+    if isinstance(batch, RayJob):
+        flags = sample_ray.SessionFlags(
+            n_head, offline, tokenizer, meta, device, dtype, quantize, compile, threads
+        )
+        sample_ray.run(batch, opened, settings, flags)
+        return
     use_threads(threads)
     choice = StepChoice(quantize, "auto" if compile is None else compile, threads, cache_folder())
     session = Session(

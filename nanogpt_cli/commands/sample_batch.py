@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from nanogpt_cli.generation.batch import SampleRow, Tally
     from nanogpt_cli.generation.row_file import RowFile
-    from nanogpt_cli.generation.rows import PromptReader, PromptRow
+    from nanogpt_cli.generation.rows import PromptRow
     from nanogpt_cli.generation.session import Session
     from nanogpt_cli.generation.settings import SampleSettings
     from nanogpt_cli.generation.written import Written
@@ -38,7 +38,7 @@ def run(job: BatchJob, session: Session, settings: SampleSettings) -> None:
     with _open_prompts(job.prompts) as stream:
         name = "standard input" if job.prompts == STDIO else repr(job.prompts)
         reader = PromptReader(stream, name, job.shard)
-        _note_keys(reader)
+        note_keys(reader.passed_over)
         for message in session.advise(settings):
             output.note(message)
         with _open_output(job, session, settings) as (file, written):
@@ -58,7 +58,7 @@ def run(job: BatchJob, session: Session, settings: SampleSettings) -> None:
             there = (lambda: 0) if written is None else (lambda: written.met)
             with show_progress(tally, there, total, beside_rows=file is None) as step:
                 _write(made, file, step)
-    _note_keys(reader)
+    note_keys(reader.passed_over)
     _tell(session, settings, tally, written)
 
 
@@ -150,11 +150,12 @@ def _write(made: Iterator[SampleRow], file: RowFile | None, step: Callable[[], N
         raise
 
 
-def _note_keys(reader: PromptReader) -> None:
-    if reader.passed_over:
+def note_keys(passed_over: Iterable[str]) -> None:
+    """Say which keys of the rows have no meaning."""
+    names = list(passed_over)
+    if names:
         output.note(
-            f"rows are read for 'prompt', 'id' and 'seed' alone, and not for "
-            f"{name_some(reader.passed_over)}"
+            f"rows are read for 'prompt', 'id' and 'seed' alone, and not for {name_some(names)}"
         )
 
 
@@ -162,7 +163,20 @@ def _tell(
     session: Session, settings: SampleSettings, tally: Tally, written: Written | None
 ) -> None:
     """Say what is worth saying of a finished batch; raise where rows have failed."""
-    block_size = session.config.block_size
+    note_prompts(tally, session.config.block_size)
+    if written is not None and written.has_holes:
+        output.note(
+            "rows were missing in the middle of the output: they are at its end, out of order"
+        )
+    if written is not None and written.met < written.rows:
+        output.note(f"{written.rows - written.met:,} rows of the output have no prompt any more")
+    output.remark(summarise(session, settings, tally, written))
+    failed = tally.failed + (0 if written is None else written.failed)
+    refuse_failed(tally, failed, tally.rows + (0 if written is None else written.rows))
+
+
+def note_prompts(tally: Tally, block_size: int) -> None:
+    """Say what was odd about the prompts."""
     if tally.cut_prompts:
         output.note(
             f"{tally.cut_prompts:,} prompts have more than {block_size} tokens, "
@@ -173,22 +187,25 @@ def _tell(
             f"{tally.spaced_prompts:,} prompts end in a space, which these models seldom saw: "
             "text goes better without it"
         )
-    if written is not None and written.has_holes:
-        output.note(
-            "rows were missing in the middle of the output: they are at its end, out of order"
-        )
-    if written is not None and written.met < written.rows:
-        output.note(f"{written.rows - written.met:,} rows of the output have no prompt any more")
-    output.remark(summarise(session, settings, tally, written))
-    failed = tally.failed + (0 if written is None else written.failed)
-    if failed:
-        rows = tally.rows + (0 if written is None else written.rows)
-        first = ""
-        if tally.first_error is not None:
-            first = f", the first is row {tally.first_error[0]}: {tally.first_error[1].message}"
-        raise NanoGPTError(
-            f"{failed:,} of {rows:,} rows have an error and no text{first}", exit_code=3
-        )
+
+
+def refuse_failed(tally: Tally, failed: int, rows: int) -> None:
+    """End with exit code 3 where rows have failed.
+
+    Args:
+        tally: knows the first of those that were made.
+        failed: rows with an error, those that were there among them.
+        rows: all of them.
+
+    Raises:
+        NanoGPTError: some have.
+    """
+    if not failed:
+        return
+    first = ""
+    if tally.first_error is not None:
+        first = f", the first is row {tally.first_error[0]}: {tally.first_error[1].message}"
+    raise NanoGPTError(f"{failed:,} of {rows:,} rows have an error and no text{first}", exit_code=3)
 
 
 def summarise(
@@ -198,12 +215,21 @@ def summarise(
     facts = [f"{tally.rows:,} rows" if tally.rows != 1 else "1 row"]
     if written is not None and written.rows:
         facts[0] += f" after {written.rows:,} that were there"
-    facts.append(f"{tally.new_tokens:,} tokens")
+    facts += rates(tally)
+    facts += [str(session.device), session.dtype_name, f"seed {settings.seed}"]
+    return ", ".join(facts + ends(tally))
+
+
+def rates(tally: Tally) -> list[str]:
+    """Return the tokens made, and how fast they came."""
+    facts = [f"{tally.new_tokens:,} tokens"]
     if tally.seconds > 0:
         facts.append(f"{tally.rows / tally.seconds:,.1f} rows/s")
         facts.append(f"{tally.new_tokens / tally.seconds:,.1f} tokens/s")
-    facts += [str(session.device), session.dtype_name, f"seed {settings.seed}"]
-    if tally.finish_reasons:
-        ends = [f"{reason} {count:,}" for reason, count in tally.finish_reasons.most_common()]
-        facts.append(f"finished by {', '.join(ends)}")
-    return ", ".join(facts)
+    return facts
+
+
+def ends(tally: Tally) -> list[str]:
+    """Return why samples ended, and how many, where there are any."""
+    counts = [f"{reason} {count:,}" for reason, count in tally.finish_reasons.most_common()]
+    return [f"finished by {', '.join(counts)}"] if counts else []

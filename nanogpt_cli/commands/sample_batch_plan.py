@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nanogpt_cli import output
+from nanogpt_cli.commands.sample_ray_plan import RayJob, plan_ray, refuse_workers
 from nanogpt_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -39,17 +40,20 @@ class BatchJob:
 
 def plan(
     prompts: str | None,
-    output_file: Path | None,
+    output_file: str | None,
     *,
     batch_size: int | None,
     resume: bool,
     force: bool,
     shard: str | None,
+    engine: str,
+    num_workers: int | None,
+    gpus_per_worker: float | None,
     prompt: str | None,
     rng: str,
     color: str,
     interactive: bool,
-) -> BatchJob | None:
+) -> BatchJob | RayJob | None:
     """Return the batch that was asked for, or None where no file of prompts is given.
 
     Raises:
@@ -62,6 +66,9 @@ def plan(
             "--resume": resume,
             "--force": force,
             "--shard": shard is not None,
+            "--engine": engine != "local",
+            "--num-workers": num_workers is not None,
+            "--gpus-per-worker": gpus_per_worker is not None,
         }
         _refuse_alone([flag for flag, is_given in given.items() if is_given])
         return None
@@ -71,7 +78,19 @@ def plan(
             f"--batch-size {batch_size}: it must be at least 1",
             hint="leave it out for as many as memory allows",
         )
-    target = None if output_file is None or str(output_file) == STDIO else output_file
+    if engine == "ray":
+        return plan_ray(
+            prompts,
+            output_file,
+            batch_size=batch_size,
+            resume=resume,
+            force=force,
+            shard=shard,
+            num_workers=num_workers,
+            gpus_per_worker=gpus_per_worker,
+        )
+    refuse_workers(num_workers, gpus_per_worker)
+    target = None if output_file in (None, STDIO) else Path(str(output_file))
     _check_output(target, prompts, resume=resume, force=force)
     return BatchJob(prompts, target, batch_size, resume, force, _choose_shard(shard))
 

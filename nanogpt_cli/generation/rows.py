@@ -9,7 +9,7 @@ import codecs
 import io
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -147,10 +147,25 @@ def count_rows(stream: io.BufferedReader) -> int:
 def read_lines(stream: io.BufferedReader) -> Iterator[bytes]:
     """Yield the lines that are not blank, as UTF-8 without their ends."""
     lines: Iterator[bytes] = iter(stream)
-    if stream.peek(2)[:2] in _UTF16:
+    if is_utf16(stream):
         text = io.TextIOWrapper(stream, encoding="utf-16", errors="replace", newline="\n")
         lines = (line.encode() for line in text)
-    mark = codecs.BOM_UTF8
+    yield from bare_lines(lines, is_start=True)
+
+
+def is_utf16(stream: io.BufferedReader) -> bool:
+    """Return whether a stream says at its start that it is UTF-16; nothing of it is used up."""
+    return stream.peek(2)[:2] in _UTF16
+
+
+def bare_lines(lines: Iterable[bytes], *, is_start: bool) -> Iterator[bytes]:
+    """Yield the lines that are not blank, without their ends.
+
+    Args:
+        lines: UTF-8, as a file gives them.
+        is_start: whether they are the first of their file, and may begin with a byte-order mark.
+    """
+    mark = codecs.BOM_UTF8 if is_start else b""
     for line in lines:
         bare = line.removeprefix(mark).removesuffix(b"\n").removesuffix(b"\r")
         mark = b""

@@ -13,6 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +59,12 @@ class Written:
     Args:
         path: the file.
         expected: what its rows must agree with.
+        data: what is in the file, where it is no local one.
 
     Attributes:
         rows: how many there are.
         failed: of these, errors.
+        new_tokens: that they have.
         size: bytes that they take; what follows is torn.
         met: how many of them were asked for so far.
         step: what computed the last sample, or None where there is none.
@@ -72,9 +75,9 @@ class Written:
         NanoGPTError: the file cannot be read.
     """
 
-    def __init__(self, path: Path, expected: Expected) -> None:
-        self.path, self._expected = path, expected
-        self.rows = self.failed = self.size = self.met = 0
+    def __init__(self, path: Path | str, expected: Expected, data: bytes | None = None) -> None:
+        self.path, self._expected, self._data = path, expected, data
+        self.rows = self.failed = self.size = self.met = self.new_tokens = 0
         self.step: str | None = None
         self.has_holes = self._lacked = False
         places, contents = array("Q"), array("Q")
@@ -86,6 +89,7 @@ class Written:
             contents.append(_digest(place, row["prompt"], row["seed"]))
             self.rows = number
             self.failed += index == FAILED
+            self.new_tokens += row.get("new_tokens") or 0
             self.step = row.get("step") or self.step
         self._places, self._contents = _Bag(places), _Bag(contents)
 
@@ -113,7 +117,7 @@ class Written:
     def _read(self) -> Iterator[dict[str, Any]]:
         """Yield the rows, and note where the last whole one ends."""
         try:
-            with self.path.open("rb") as file:
+            with Path(self.path).open("rb") if self._data is None else BytesIO(self._data) as file:
                 for number, line in enumerate(file, start=1):
                     if not line.endswith(b"\n") and _is_torn(line):
                         return
@@ -128,7 +132,7 @@ class Written:
         found = next(
             old for old in self._read() if _place(old["id"], old["row"], old["index"]) == place
         )
-        changes = _differences(
+        changes = differences(
             {"prompt": found["prompt"], "seed": found["seed"]}, {"prompt": row.prompt, "seed": seed}
         )
         raise UsageError(
@@ -172,7 +176,7 @@ def _is_torn(line: bytes) -> bool:
     return line.startswith(BEGINNING) or BEGINNING.startswith(line) or not line.strip(b"\0")
 
 
-def _parse(line: bytes, number: int, path: Path) -> dict[str, Any]:
+def _parse(line: bytes, number: int, path: Path | str) -> dict[str, Any]:
     try:
         row = json.loads(line)
     except (ValueError, RecursionError):
@@ -194,12 +198,12 @@ def _is_row(value: object) -> bool:
     return all(numbers) and has_settings and {"id", "prompt"} <= value.keys()
 
 
-def _check(row: dict[str, Any], number: int, path: Path, expected: Expected) -> None:
+def _check(row: dict[str, Any], number: int, path: Path | str, expected: Expected) -> None:
     found = row["settings"]
     if found.get("digest") != expected.settings["digest"]:
-        changes = _differences(found, expected.settings)
+        changes = differences(found, expected.settings)
         if not changes:
-            changes = _differences({"dtype": row.get("dtype")}, {"dtype": expected.dtype})
+            changes = differences({"dtype": row.get("dtype")}, {"dtype": expected.dtype})
         changes = changes or "the weights or the tokenizer are not the same"
         raise _refused(number, path, "was made with other settings", changes)
     scores = row.get("logprobs")
@@ -216,11 +220,11 @@ def _check(row: dict[str, Any], number: int, path: Path, expected: Expected) -> 
         raise _refused(number, path, f"is sample {row['index']}, counted from 0", asked)
 
 
-def _refused(number: int, path: Path, found: str, changes: str) -> UsageError:
+def _refused(number: int, path: Path | str, found: str, changes: str) -> UsageError:
     return UsageError(f"line {number} of {str(path)!r} {found}: {changes}", hint=START_AGAIN)
 
 
-def _differences(before: Mapping[str, object], now: Mapping[str, object]) -> str:
+def differences(before: Mapping[str, object], now: Mapping[str, object]) -> str:
     """Return what is not the same, as `temperature 0.8 then, 0.5 now`."""
     changed = [
         key for key in {**before, **now} if key != "digest" and before.get(key) != now.get(key)
