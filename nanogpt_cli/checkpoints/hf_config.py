@@ -6,6 +6,7 @@ What our architecture cannot carry is refused here by field and value, before an
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,7 +136,8 @@ def gpt2_settings(config: Mapping[str, object]) -> HFSettings:
             raise _refusal(field, config[field], f"only {json.dumps(allowed[0])} is GPT-2's")
     _check_inner(config, sizes["n_embd"])
     epsilon = config.get("layer_norm_epsilon", 1e-5)
-    if not _is_number(epsilon) or epsilon != 1e-5:
+    # As float32 holds it: writers that take it from a tensor say 9.999999747378752e-06.
+    if not isinstance(epsilon, float) or not math.isclose(epsilon, 1e-5, rel_tol=2**-24):
         raise _refusal("layer_norm_epsilon", epsilon, "only 1e-05 is carried")
     nanogpt = _own_entry(config)
     return HFSettings(
@@ -234,7 +236,3 @@ def _flag(config: Mapping[str, object], field: str, default: bool) -> bool:
     if not isinstance(value, bool):
         raise _refusal(field, value, "it must be true or false")
     return value
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -17,6 +17,11 @@ from nanogpt_cli.tokenizers.base import Tokenizer, replace_surrogates, start_id
 DEFAULT_PROMPT = "\n"
 FILE_PREFIX = "FILE:"
 PIPE_PATIENCE_SECONDS = 2.0
+WIDE_ENCODINGS = {
+    "utf-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),
+    "utf-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
+}
+"""Byte-order marks, in the order to look for them: UTF-32's little one begins with UTF-16's."""
 SPACE = b" "
 """A token of BPE tables (GPT-2's 220) that text seldom holds: a space begins the next word's."""
 
@@ -135,9 +140,10 @@ def _read_file(path: Path) -> PromptText:
 
 
 def _decode(data: bytes, source: str) -> PromptText:
-    """Decode UTF-8, or UTF-16 that says so; a byte-order mark is no part of the prompt."""
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return PromptText(data.decode("utf-16", errors="replace"))
+    """Decode UTF-8, or UTF-16 or -32 that says so; the mark that does is no part of the prompt."""
+    for encoding, marks in WIDE_ENCODINGS.items():
+        if data.startswith(marks):
+            return PromptText(data.decode(encoding, errors="replace"))
     data = data.removeprefix(codecs.BOM_UTF8)
     try:
         return PromptText(data.decode("utf-8"))

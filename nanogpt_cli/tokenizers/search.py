@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -18,7 +19,15 @@ from nanogpt_cli.tokenizers.files import is_file, is_folder, read_head
 MOST_PADDING = 127
 """Rows of a model beyond its tokenizer's ids that padding explains; more is a misfit."""
 
+_WEIGHTS = (".pt", ".pth", ".ckpt", ".safetensors")
+_NO_MODEL = re.compile(r"optim|schedul|scaler|rng_state|training_args|-\d+-of-\d+")
+"""What a trainer leaves beside a model, and the shards of one."""
+
 _HINT = "name the table with --meta FILE, or give --tokenizer gpt2, or --tokenizer ids"
+_HINT_AFTER_A_NAME = (
+    "leave --tokenizer out to look beside the checkpoint, or name the table with --meta FILE, "
+    "or give --tokenizer ids"
+)
 
 
 def find_tokenizer(
@@ -64,6 +73,9 @@ def locate_tokenizer(
 ) -> Found:
     """Return which tokenizer a checkpoint has, unloaded; arguments as in `find_tokenizer`.
 
+    One that was only found, in a folder of several checkpoints, may belong to another of them: if
+    it does not fit, it is passed over, unless nothing fits: then `check_fit` refuses it.
+
     Raises:
         TokenizerMissingError: none is found.
         TokenizerError: the one found is damaged.
@@ -103,16 +115,33 @@ def check_fit(found: Found, vocab_size: int) -> tuple[str, ...]:
     """
     if found.n_vocab is None or found.n_vocab == vocab_size:
         return ()
-    if not 0 <= vocab_size - found.n_vocab <= MOST_PADDING:
-        source = f"{found.path} ({found.name})" if found.path else f"the {found.name} tokenizer"
+    if not _fits(found, vocab_size):
         raise TokenizerError(
-            f"{source} has {found.n_vocab} ids and the model has {vocab_size}: "
-            "they do not belong together",
-            _HINT,
+            f"{_sizes(found, vocab_size)}: they do not belong together",
+            _HINT if found.path else _HINT_AFTER_A_NAME,
         )
     if vocab_size - found.n_vocab == 1:
         return (f"id {found.n_vocab} is padding and is never drawn",)
     return (f"ids {found.n_vocab} to {vocab_size - 1} are padding and are never drawn",)
+
+
+def _fits(found: Found, vocab_size: int) -> bool:
+    return found.n_vocab is None or 0 <= vocab_size - found.n_vocab <= MOST_PADDING
+
+
+def _sizes(found: Found, vocab_size: int) -> str:
+    source = f"{found.path} ({found.name})" if found.path else f"the {found.name} tokenizer"
+    return f"{source} has {found.n_vocab} ids and the model has {vocab_size}"
+
+
+def _holds_several(folder: Path) -> bool:
+    """Return whether a folder has several files that can each be a model, by their names."""
+    try:
+        names = [entry.name.lower() for entry in folder.iterdir()]
+    except OSError:
+        return False
+    weights = [name for name in names if name.endswith(_WEIGHTS) and not _NO_MODEL.search(name)]
+    return len(weights) > 1
 
 
 def _look_everywhere(
@@ -121,17 +150,26 @@ def _look_everywhere(
     """Look beside the checkpoint, then in `data/`, then at the size if `vocab_size` is given."""
     looked_in: list[str] = []
     notes: list[str] = []
+    misfit: Found | None = None
+    is_shared = near is not None and _holds_several(near)
     for kind, folder, path in _places(kinds, near, dataset):
         if path is None:
             looked_in += [str(folder / name) for name in kind.kept_in]
             continue
         found = kind.examine(path)
-        if found is not None:
+        if found is None:
+            looked_in.append(f"{path} (no table in it)")
+            notes.append(f"{path} holds no table of tokens and was passed over")
+        elif vocab_size is None or _fits(found, vocab_size) or not is_shared:
             return replace(found, looked_in=tuple(looked_in), notes=(*notes, *found.notes))
-        looked_in.append(f"{path} (no table in it)")
-        notes.append(f"{path} holds no table of tokens and was passed over")
+        else:
+            misfit = misfit or found
+            looked_in.append(f"{path} ({found.n_vocab} ids)")
+            notes.append(f"{_sizes(found, vocab_size)}: it was passed over")
     if vocab_size is not None and 0 <= vocab_size - gpt2.N_VOCAB <= MOST_PADDING:
         return Found("gpt2", None, gpt2.N_VOCAB, tuple(looked_in), tuple(notes))
+    if misfit is not None:
+        return misfit
     wanted = "tokenizer" if len(kinds) > 1 else f"{kinds[0].name} tokenizer"
     size = "" if vocab_size is None else f" for the model's {vocab_size} ids"
     places = ", ".join(looked_in) or "no folder: the checkpoint lies in none"

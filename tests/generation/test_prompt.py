@@ -55,6 +55,8 @@ def test_a_lone_surrogate_becomes_a_replacement_mark_with_a_note() -> None:
         (b"\xef\xbb\xbfmark\n", "mark\n"),
         (b"crlf\r\n", "crlf\r\n"),
         ("utf-16 é".encode("utf-16"), "utf-16 é"),
+        ("utf-32 é".encode("utf-32"), "utf-32 é"),
+        (b"\x00\x00\xfe\xff" + "utf-32 é".encode("utf-32-be"), "utf-32 é"),
         (b"", ""),
     ],
 )

@@ -194,6 +194,51 @@ def test_misfit_names_both_sizes_and_the_path(near: Path, vocab_size: int) -> No
         f"{path} (char) has 8 ids and the model has {vocab_size}: they do not belong together"
     )
     assert caught.value.exit_code == 1
+    assert caught.value.hint is not None
+    assert caught.value.hint.startswith("name the table with --meta FILE")
+
+
+def test_beside_several_checkpoints_a_table_that_does_not_fit_is_passed_over(near: Path) -> None:
+    for name in ("ckpt.pt", "other.pt"):
+        (near / name).touch()
+    meta = write_meta(near / "meta.pkl", char_meta(ALPHABET))
+    told = f"{meta} (char) has 8 ids and the model has %d: it was passed over"
+    tokenizer, notes = find_tokenizer(vocab_size=50257, near=near)
+    assert (tokenizer.name, notes) == ("gpt2", (told % 50257,))
+    write_hf(near, SMALL_RANKS, END)
+    found = locate_tokenizer(vocab_size=262, near=near)
+    assert (found.name, found.notes) == ("hf", (told % 262,))
+    assert found.looked_in[0] == f"{meta} (8 ids)"
+    assert locate_tokenizer(vocab_size=8, near=near).notes == ()
+
+
+@pytest.mark.parametrize("given", [{"tokenizer": "char"}, {"meta": Path("meta.pkl")}])
+def test_a_table_that_was_named_and_does_not_fit_is_an_error(
+    near: Path, given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_meta(near / "meta.pkl", char_meta(ALPHABET))
+    monkeypatch.chdir(near)
+    with pytest.raises(TokenizerError, match="has 8 ids and the model has 50257"):
+        find_tokenizer(vocab_size=50257, near=near, **given)
+
+
+@pytest.mark.parametrize("beside", ["optimizer.pt", "training_args.pt", "rng_state_0.pth", "x.txt"])
+def test_what_a_trainer_leaves_is_no_other_checkpoint(near: Path, beside: str) -> None:
+    for name in ("ckpt.pt", beside):
+        (near / name).touch()
+    write_meta(near / "meta.pkl", char_meta(ALPHABET))
+    with pytest.raises(TokenizerError, match="has 8 ids and the model has 50257"):
+        find_tokenizer(vocab_size=50257, near=near)
+
+
+def test_of_two_that_do_not_fit_the_first_is_told(near: Path) -> None:
+    for name in ("a.pt", "b.safetensors"):
+        (near / name).touch()
+    meta = write_meta(near / "meta.pkl", char_meta(ALPHABET))
+    write_hf(near, SMALL_RANKS, END)
+    with pytest.raises(TokenizerError) as caught:
+        find_tokenizer(vocab_size=500, near=near)
+    assert caught.value.message.startswith(f"{meta} (char) has 8 ids and the model has 500")
 
 
 def test_the_most_padding_that_fits(near: Path) -> None:
@@ -208,6 +253,10 @@ def test_gpt2_that_does_not_fit() -> None:
         find_tokenizer(vocab_size=65, tokenizer="gpt2")
     assert caught.value.message == (
         "the gpt2 tokenizer has 50257 ids and the model has 65: they do not belong together"
+    )
+    assert caught.value.hint == (
+        "leave --tokenizer out to look beside the checkpoint, or name the table with --meta FILE, "
+        "or give --tokenizer ids"
     )
 
 
