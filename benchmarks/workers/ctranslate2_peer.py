@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 from benchmarks.workers.hf_tensors import HFTensors
 from benchmarks.workers.protocol import Clock, Ids, serve
+
+if Path("/proc/cpuinfo").is_file() and "avx512f" in Path("/proc/cpuinfo").read_text():
+    # By itself it stays with AVX2, which is 3 to 6 per cent slower.
+    os.environ.setdefault("CT2_FORCE_CPU_ISA", "AVX512")
 
 ctranslate2: Any = importlib.import_module("ctranslate2")
 
