@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 
 
 class NanoGPTError(Exception):
@@ -50,3 +51,28 @@ def name_some(names: Iterable[object], limit: int = 5) -> str:
     shown = ", ".join(repr(name) for name in listed[:limit])
     rest = len(listed) - limit
     return f"{shown} and {rest} more" if rest > 0 else shown
+
+
+def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """Return the name that a mistyped word is likeliest to mean, or None.
+
+    Case, and hyphens for underscores, make no difference.
+
+    Args:
+        word: what was typed.
+        known: what could have been.
+        cutoff: how alike they must be, 0 to 1.
+    """
+    by_spelling = {_spelling(name): name for name in known}
+    close = get_close_matches(_spelling(word), by_spelling, n=1, cutoff=cutoff)
+    return by_spelling[close[0]] if close else None
+
+
+def _spelling(word: str) -> str:
+    return word.lower().replace("_", "-")
+
+
+def did_you_mean(word: str, known: Iterable[str], otherwise: str, cutoff: float = 0.6) -> str:
+    """Return the hint for a mistyped word: the nearest name, or else `otherwise`."""
+    close = nearest(word, known, cutoff)
+    return otherwise if close is None else f"did you mean {close}?"

@@ -201,7 +201,8 @@ def test_a_bad_value_is_told_with_its_origin(
     got = nanogpt("show", "--config", file, app=APP)
     assert got.code == 2
     assert "'float8'" in got.err
-    assert got.err.endswith(f"hint: the value comes from the config file {str(file)!r}\n")
+    origin = f"hint: the value comes from the config file {str(file)!r}"
+    assert got.err.endswith(f"{origin}; did you mean float32?\n")
     monkeypatch.setenv("NANOGPT_TOP_K", "zz")
     got = nanogpt("show", app=APP)
     assert got.code == 2
@@ -342,7 +343,7 @@ def test_what_typer_complains_of_is_told_in_our_form(nanogpt: Run) -> None:
             ["--top-k", "3"],
             "no such option '--top-k'\nhint: it follows the command: nanogpt show --top-k",
         ),
-        (["shwo"], "no such command 'shwo'\nhint: did you mean 'show'?"),
+        (["shwo"], "no such command 'shwo'\nhint: did you mean show?"),
         (["x.pt"], "no such command 'x.pt'\nhint: the commands are show, fail"),
         (
             ["\x1b[2J"],
@@ -351,6 +352,36 @@ def test_what_typer_complains_of_is_told_in_our_form(nanogpt: Run) -> None:
     ],
 )
 def test_a_wrong_name_is_told_with_the_right_one(nanogpt: Run, words: list[str], told: str) -> None:
+    assert nanogpt(*words, app=APP) == Outcome(2, "", f"error: {told}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            ["show", "--dtype", "flot32"],
+            "invalid value for '--dtype': 'flot32' is not one of 'auto', 'float32', 'bfloat16', "
+            "'float16'\nhint: did you mean float32?",
+        ),
+        (
+            ["show", "-k", "1.5"],
+            "invalid value for '--top-k' / '-k': '1.5' is not a whole number\n"
+            "hint: see nanogpt show --help",
+        ),
+        (
+            ["show", "-t", "warm"],
+            "invalid value for '--temperature' / '-t': 'warm' is not a number\n"
+            "hint: see nanogpt show --help",
+        ),
+        (["demo"], "no such command 'demo'\nhint: a command comes first: nanogpt show demo"),
+        (["."], "no such command '.'\nhint: a command comes first: nanogpt show ."),
+        (
+            ["fail"],
+            "missing argument 'kind'\nhint: add it: nanogpt fail KIND; see nanogpt fail --help",
+        ),
+    ],
+)
+def test_a_wrong_value_is_told_with_what_to_type(nanogpt: Run, words: list[str], told: str) -> None:
     assert nanogpt(*words, app=APP) == Outcome(2, "", f"error: {told}\n")
 
 

@@ -72,7 +72,7 @@ def test_an_unknown_toml_key_lists_the_known_ones(tmp_path: Path) -> None:
     )
     assert refused(tmp_path, "o.toml", "tempreature = 1\n") == (
         "config 'o.toml': unknown key 'tempreature'",
-        f"did you mean 'temperature'? known keys: {known}",
+        f"did you mean temperature? known keys: {known}",
     )
     assert refused(tmp_path, "o.toml", "[sample]\ntop_k = 1\n[x]\n") == (
         "config 'o.toml': unknown keys 'sample', 'x'",
@@ -324,7 +324,7 @@ def test_a_slip_in_a_key_is_not_passed_over(tmp_path: Path) -> None:
     message, hint = refused(tmp_path, "c.py", "eval_iters = 3\ntempreature = 0.1\nzz = 1\n")
     assert message == "config 'c.py': unknown keys 'tempreature', 'zz'"
     assert hint is not None
-    assert hint.startswith("did you mean 'temperature'? known keys: compile, ")
+    assert hint.startswith("did you mean temperature? known keys: compile, ")
     assert "n_head" not in hint
 
 

@@ -6,7 +6,6 @@ config.json; a hub id is fetched.
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import stat
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from nanogpt_cli.checkpoints import hub
 from nanogpt_cli.checkpoints.hf_folder import HuggingFaceFolder
-from nanogpt_cli.errors import NanoGPTError, UsageError, name_some
+from nanogpt_cli.errors import NanoGPTError, UsageError, name_some, nearest
 
 STOCK = {
     "gpt2": "openai-community/gpt2",
@@ -192,7 +191,9 @@ def _in_folder(folder: Path) -> tuple[Path, tuple[str, ...]]:
 def _no_checkpoint(folder: Path, names: list[str]) -> NanoGPTError:
     weights = [name for name in names if Path(name).suffix.lower() in WEIGHT_SUFFIXES]
     holds = f"it holds {name_some(names)}" if names else "it is empty"
-    if str(folder) in STOCK:
+    if str(folder) == DEMO:
+        hint = "for the model in the package, run this in another folder, or rename this one"
+    elif str(folder) in STOCK:
         hint = f"for the model of that name give {STOCK[str(folder)]}"
     elif weights:
         hint = f"name the file: {folder / weights[0]}"
@@ -223,22 +224,19 @@ def _suggest(ref: str) -> str:
     name = ref.partition("@")[0]
     if name in STOCK and ref != name:
         return f"a revision needs the whole id: {STOCK[name]}{ref[len(name) :]}"
-    spelled = ref.lower().replace("_", "-")
-    if os.sep not in ref:
-        close = difflib.get_close_matches(spelled, [*STOCK, DEMO], n=1, cutoff=0.75)
-        if close:
-            return f"did you mean {close[0]}"
-    near = _near(Path(ref))
-    if near is not None:
-        return f"did you mean {near}"
-    return f"give a file, a folder, owner/name on the hub, or one of {', '.join([*STOCK, DEMO])}"
+    names = [*STOCK, DEMO]
+    close = None if os.sep in ref else nearest(ref, names, cutoff=0.75)
+    close = close or _near(Path(ref))
+    if close is not None:
+        return f"did you mean {close}?"
+    return f"give a file, a folder, owner/name on the hub, or one of {', '.join(names)}"
 
 
-def _near(path: Path) -> Path | None:
+def _near(path: Path) -> str | None:
     """Return what is beside a missing path under a similar name."""
     try:
         names = [entry.name for entry in path.parent.iterdir()]
     except (OSError, ValueError):  # no such folder, or a zero byte in the name
         return None
-    close = difflib.get_close_matches(path.name, names, n=1, cutoff=0.75)
-    return path.parent / close[0] if close else None
+    close = nearest(path.name, names, cutoff=0.75)
+    return str(path.parent / close) if close else None

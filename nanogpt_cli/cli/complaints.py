@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
-from difflib import get_close_matches
 from typing import Any
 
 import typer
 
-from nanogpt_cli.errors import NanoGPTError, UsageError
+from nanogpt_cli.checkpoints.refs import DEMO, STOCK
+from nanogpt_cli.errors import NanoGPTError, UsageError, did_you_mean, nearest
 
 _TYPER_ERROR = [
     base
@@ -25,6 +26,14 @@ _NO_MEMORY = re.compile(
     r"out of memory|can't allocate memory|not enough memory|^MemoryError", re.IGNORECASE
 )
 """How torch says it, of a GPU, of Linux and of Windows; and how Python does."""
+
+_NUMBERS = {
+    "int": "is not a whole number",
+    "integer": "is not a whole number",
+    "float": "is not a number",
+}
+_NUMBER = re.compile(r"is not a valid (int|integer|float)\b")
+"""The parser's words for it -> a user's."""
 
 TYPED = "nanogpt.typed"
 """Where a context's `meta` keeps the words that were typed after the command."""
@@ -62,16 +71,19 @@ def _from_system(error: OSError) -> NanoGPTError:
 def _from_parser(error: Any) -> NanoGPTError:
     ctx: Any = getattr(error, "ctx", None)
     message = error.format_message().strip().rstrip(".")
-    message = message[:1].lower() + message[1:]
+    message = _NUMBER.sub(lambda found: _NUMBERS[found[1]], message[:1].lower() + message[1:])
     hint = f"see {ctx.command_path} --help" if ctx else None
     if hasattr(error, "possibilities"):
         message = f"no such option {error.option_name!r}"
         hint = _nearest_option(error.option_name, ctx.command) or hint
+    elif message.startswith("missing"):
+        hint = f"add it: {_how_to_give(ctx, getattr(error, 'param', None))}; {hint}"
     elif "extra argument" in message:
         hint = f"quote a text that has spaces, or {hint}"
     elif ctx and getattr(error, "param", None):
-        hint = _origin(ctx, error.param) or hint
         typed = _typed(ctx, error.param)
+        hints = (_origin(ctx, error.param), _nearest_value(message, error.param))
+        hint = "; ".join(filter(None, hints)) or hint
         if typed is not None and repr(typed) not in message:
             message = f"{message}: {typed!r}"
     return NanoGPTError(message, hint, exit_code=error.exit_code)
@@ -94,11 +106,26 @@ def _origin(ctx: Any, param: Any) -> str | None:
     return f"the value comes from the environment variable {' or '.join(names)}"
 
 
+def _how_to_give(ctx: Any, param: Any) -> str:
+    if param is None:
+        return f"{ctx.command_path} COMMAND"
+    if param.param_type_name == "argument":
+        return f"{ctx.command_path} {param.metavar or param.name.upper()}"
+    return f"{param.opts[0]} {param.metavar or param.type.name.upper()}"
+
+
+def _nearest_value(message: str, param: Any) -> str | None:
+    """Return a hint with the value that is meant, where the parser quotes one of too many."""
+    quoted = re.search(r"'([^']*)' is not one of", message)
+    close = nearest(quoted[1], param.type.choices) if quoted else None
+    return None if close is None else f"did you mean {close}?"
+
+
 def _nearest_option(name: str, command: Any) -> str | None:
     """Return a hint with the option of this command, or of a subcommand, that `name` may mean."""
-    close = get_close_matches(name, _option_names(command), n=1)
-    if close:
-        return f"did you mean {close[0]}?"
+    close = nearest(name, _option_names(command))
+    if close is not None:
+        return f"did you mean {close}?"
     for subcommand in getattr(command, "commands", {}).values():
         if name in _option_names(subcommand):
             return f"it follows the command: nanogpt {subcommand.name} {name}"
@@ -112,8 +139,9 @@ def _option_names(command: Any) -> list[str]:
 
 def no_such_command(name: str, known: list[str]) -> UsageError:
     """Return the error for a first word that is none of the commands."""
-    close = get_close_matches(name, known, n=1)
-    listed = f"the commands are {', '.join(known)}" if known else None
-    return UsageError(
-        f"no such command {name!r}", f"did you mean {close[0]!r}?" if close else listed
-    )
+    if not known:
+        return UsageError(f"no such command {name!r}")
+    hint = did_you_mean(name, known, f"the commands are {', '.join(known)}")
+    if os.path.lexists(name) or name in (*STOCK, DEMO):
+        hint = f"a command comes first: nanogpt {known[0]} {name}"
+    return UsageError(f"no such command {name!r}", hint)

@@ -7,12 +7,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from nanogpt_cli.accounting import ModelReport, StoredBytes, Workload, account, find_known_config
 from nanogpt_cli.config import PRESETS, GPTConfig
-from nanogpt_cli.errors import ConfigError, UsageError
+from nanogpt_cli.errors import ConfigError, UsageError, did_you_mean
 from nanogpt_cli.output import note
 
 if TYPE_CHECKING:
@@ -135,12 +134,10 @@ def _refuse_unknown_name(name: str) -> None:
     if not re.fullmatch(r"[\w-]+", name) or name == "demo" or _exists(name):
         return
     known = [*PRESETS, "distilgpt2", "demo"]
-    close = get_close_matches(name.lower().replace("_", "-"), known, n=1, cutoff=0.9)
+    others = "or give a path, a hub id owner/name, or sizes such as --n-layer 12 --n-embd 768"
     raise UsageError(
         f"unknown model {name!r}: known are {', '.join(known)}",
-        hint=f"did you mean {close[0]}"
-        if close
-        else "or give a path, a hub id owner/name, or sizes such as --n-layer 12 --n-embd 768",
+        hint=did_you_mean(name, known, others, cutoff=0.9),
     )
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nanogpt_cli import output
 from nanogpt_cli.commands.sample_text import SEPARATOR
 from nanogpt_cli.commands.slash_settings import change_setting, list_settings, reset_setting
-from nanogpt_cli.errors import UsageError
+from nanogpt_cli.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from nanogpt_cli.commands.interactive import Conversation, Exchange
@@ -47,10 +46,10 @@ def run_command(conversation: Conversation, line: str) -> None:
     by_name = {command.name: command for command in SLASH_COMMANDS}
     command = by_name.get(name)
     if command is None:
-        close = get_close_matches(name, by_name, n=1)
-        hint = f"did you mean /{close[0]}?" if close else "/help lists the commands"
+        slashed = [f"/{known}" for known in by_name]
+        hint = did_you_mean(f"/{name}", slashed, "/help lists the commands;")
         raise UsageError(
-            f"no such command {'/' + name!r}", f"{hint}; // begins a prompt with a slash"
+            f"no such command {'/' + name!r}", f"{hint} // begins a prompt with a slash"
         )
     if rest and not command.usage:
         raise UsageError(f"/{command.name} takes nothing after it: {rest!r}", hint="see /help")

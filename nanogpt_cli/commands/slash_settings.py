@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from nanogpt_cli.errors import UsageError, name_some
+from nanogpt_cli.errors import UsageError, did_you_mean, name_some
 from nanogpt_cli.sampling import DEFAULTS
 
 if TYPE_CHECKING:
@@ -67,7 +66,9 @@ def change_setting(settings: SampleSettings, words: str) -> SampleSettings:
     try:
         value = kind(text.strip())
     except (ValueError, KeyError) as error:
-        raise UsageError(f"{name} {text!r}: it must be {wanted}") from error
+        raise UsageError(
+            f"{name} {text!r}: it must be {wanted}", f"it is {_shown(_value(settings, name))} now"
+        ) from error
     return _with(settings, name, value)
 
 
@@ -85,9 +86,8 @@ def _find(given: str) -> str:
     name = given.lstrip("-").replace("-", "_")
     if name in NAMES:
         return name
-    close = get_close_matches(name, NAMES, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"the settings are {', '.join(NAMES)}"
-    raise UsageError(f"no such setting {given!r}", hint=hint)
+    listed = f"the settings are {', '.join(NAMES)}"
+    raise UsageError(f"no such setting {given!r}", hint=did_you_mean(name, NAMES, listed))
 
 
 def _filter_kind(name: str) -> tuple[Callable[[str], object], str]:

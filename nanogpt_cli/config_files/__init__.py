@@ -5,12 +5,11 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from nanogpt_cli.config_files.assignments import Assignments
-from nanogpt_cli.errors import NanoGPTError, UsageError, name_some
+from nanogpt_cli.errors import NanoGPTError, UsageError, name_some, nearest
 
 # fmt: off
 SAMPLING_KEYS = frozenset((
@@ -133,8 +132,8 @@ def _lower(sentence: str) -> str:
 
 def _unknown(path: Path, unknown: list[str], keys: Mapping[str, Key]) -> UsageError:
     word = "keys" if len(unknown) > 1 else "key"
-    close = get_close_matches(_spelled(unknown[0]), keys, n=1, cutoff=0.75)
-    guess = f"did you mean {close[0]!r}? " if close else ""
+    close = nearest(unknown[0], keys, cutoff=0.75)
+    guess = f"did you mean {close}? " if close else ""
     return UsageError(
         f"config {str(path)!r}: unknown {word} {name_some(unknown)}",
         f"{guess}known keys: {', '.join(sorted(keys))}",

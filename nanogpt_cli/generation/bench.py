@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import torch
 
 from nanogpt_cli.checkpoints import load_model
-from nanogpt_cli.errors import UsageError
+from nanogpt_cli.errors import UsageError, did_you_mean
 from nanogpt_cli.generation.devices import DTYPES
 from nanogpt_cli.generation.session import Session
 from nanogpt_cli.generation.steps.base import Step
@@ -126,7 +126,8 @@ def run_bench(
     known = (*DTYPES, *QUANTIZATIONS)
     for weights in plan.weights:
         if weights not in known:
-            raise UsageError(f"unknown dtype {weights!r}", hint=f"give {', '.join(known)}")
+            hint = did_you_mean(weights, known, f"give {', '.join(known)}")
+            raise UsageError(f"unknown dtype {weights!r}", hint=hint)
     model = load_model(session.checkpoint).eval()
     memory = Reading(session.device)
     rows = []

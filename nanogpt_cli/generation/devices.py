@@ -6,9 +6,12 @@ from pathlib import Path
 
 import torch
 
-from nanogpt_cli.errors import UsageError
+from nanogpt_cli.errors import UsageError, did_you_mean
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+KINDS = ("auto", "cpu", "cuda", "mps")
+"""What a device's name begins with."""
 
 MOST_THREADS = 1024
 """With many thousands the OpenMP library ends the process."""
@@ -28,9 +31,10 @@ def choose_device(name: str) -> torch.device:
             return torch.device("cuda")
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
     kind, _, number = name.partition(":")
-    if kind not in ("cpu", "cuda", "mps") or (number and not number.isdecimal()):
+    if kind not in KINDS[1:] or (number and not number.isdecimal()):
         raise UsageError(
-            f"unknown device {name!r}", hint="give auto, cpu, cuda, cuda:N (a number) or mps"
+            f"unknown device {name!r}",
+            hint=did_you_mean(kind, KINDS, "give auto, cpu, cuda, cuda:N (a number) or mps"),
         )
     if kind == "cuda":
         _require_cuda(name, int(number or 0))
@@ -67,7 +71,8 @@ def choose_dtype(name: str, device: torch.device) -> torch.dtype:
             return torch.float32
         return torch.bfloat16 if has_bfloat16 else torch.float16
     if name not in DTYPES:
-        raise UsageError(f"unknown dtype {name!r}", hint=f"give auto, {', '.join(DTYPES)}")
+        hint = did_you_mean(name, DTYPES, f"give auto, {', '.join(DTYPES)}")
+        raise UsageError(f"unknown dtype {name!r}", hint=hint)
     if name == "bfloat16" and not has_bfloat16:
         raise UsageError(
             f"--dtype bfloat16: {device} does not support it", hint="use --dtype float16"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from nanogpt_cli.errors import TokenizerError, UsageError
+from nanogpt_cli.errors import TokenizerError, UsageError, did_you_mean
 from nanogpt_cli.tokenizers import TOKENIZERS, char, gpt2
 from nanogpt_cli.tokenizers.base import Found, Tokenizer, TokenizerKind, TokenizerMissingError
 from nanogpt_cli.tokenizers.files import is_file, is_folder, read_head
@@ -89,9 +89,9 @@ def locate_tokenizer(
     if tokenizer is None:
         return _look_everywhere(TOKENIZERS, vocab_size, near, dataset)
     if tokenizer not in kinds:
-        return _look_at(
-            Path(tokenizer), TOKENIZERS, "--tokenizer", f"a path, or {', '.join(kinds)}"
-        )
+        names = f"a path, or {', '.join(kinds)}"
+        meant = did_you_mean(tokenizer, kinds, f"give {names}")
+        return _look_at(Path(tokenizer), TOKENIZERS, "--tokenizer", names, meant)
     if kinds[tokenizer].kept_in:
         return _look_everywhere((kinds[tokenizer],), None, near, dataset)
     return _examine_given(kinds[tokenizer], None)
@@ -204,7 +204,13 @@ def _sane_dataset(dataset: object) -> PurePosixPath | None:
     return None if name.is_absolute() or ".." in name.parts or not name.parts else name
 
 
-def _look_at(path: Path, kinds: tuple[TokenizerKind, ...], option: str, accepted: str) -> Found:
+def _look_at(
+    path: Path,
+    kinds: tuple[TokenizerKind, ...],
+    option: str,
+    accepted: str,
+    meant: str | None = None,
+) -> Found:
     """Return what a path given by the user is."""
     path = Path.cwd() / path
     if is_folder(path):
@@ -215,7 +221,9 @@ def _look_at(path: Path, kinds: tuple[TokenizerKind, ...], option: str, accepted
         kept = ", ".join(name for kind in kinds for name in kind.kept_in)
         raise TokenizerError(f"{path} has no tokenizer in it: looked for {kept}", _HINT)
     if not is_file(path):
-        raise UsageError(f"nothing that {option} can read lies at {path}", f"give {accepted}")
+        raise UsageError(
+            f"nothing that {option} can read lies at {path}", meant or f"give {accepted}"
+        )
     if len(kinds) == 1:
         return _examine_given(kinds[0], path)
     head = read_head(path)

@@ -171,6 +171,13 @@ def test_a_hub_id_is_looked_up_on_the_hub(ref: str) -> None:
     assert failure(ref).message.startswith(f"'{ref}' is not in the hub's cache")
 
 
+@pytest.mark.parametrize("name", ["gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "distilgpt2"])
+def test_a_stock_name_is_a_model_of_the_hub(name: str) -> None:
+    owner = "distilbert" if name == "distilgpt2" else "openai-community"
+    for ref in (name, f"{owner}/{name}"):
+        assert failure(ref).message.startswith(f"'{owner}/{name}' is not in the hub's cache")
+
+
 def test_a_first_part_that_is_a_folder_here_is_no_owner() -> None:
     Path("owner").mkdir()
     assert wrong_usage("owner/name").message.endswith("/owner/name'")
@@ -193,7 +200,7 @@ def test_a_first_part_that_is_a_folder_here_is_no_owner() -> None:
 def test_a_near_name_is_suggested(typed: str, meant: str) -> None:
     make("out/ckpt.pt")
     make("run2/ckpt.pt")
-    assert wrong_usage(typed).hint == f"did you mean {meant}"
+    assert wrong_usage(typed).hint == f"did you mean {meant}?"
 
 
 def test_a_stock_name_with_a_revision_needs_the_whole_id() -> None:

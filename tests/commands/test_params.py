@@ -106,7 +106,7 @@ def test_an_unknown_name_lists_the_known(capsys: pytest.CaptureFixture[str]) -> 
 def test_a_misspelt_name(capsys: pytest.CaptureFixture[str], name: str) -> None:
     code, out, err = run(capsys, name)
     assert (code, out) == (2, "")
-    assert err.endswith("distilgpt2, demo\nhint: did you mean gpt2-xl\n")
+    assert err.endswith("distilgpt2, demo\nhint: did you mean gpt2-xl?\n")
 
 
 def test_no_model_at_all(capsys: pytest.CaptureFixture[str]) -> None:

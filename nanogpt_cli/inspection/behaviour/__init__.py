@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from nanogpt_cli.errors import UsageError, name_some
+from nanogpt_cli.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -125,5 +125,6 @@ def find_view(name: str) -> View:
     for view in VIEWS:
         if view.name == name:
             return view
-    known = ", ".join(view.name for view in VIEWS)
-    raise UsageError(f"no view is named {name_some([name])}", hint=f"--view takes {known}")
+    known = [view.name for view in VIEWS]
+    hint = did_you_mean(name, known, f"--view takes {', '.join(known)}")
+    raise UsageError(f"no view is named {name!r}", hint=hint)
