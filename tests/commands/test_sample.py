@@ -190,6 +190,9 @@ def test_a_stop_text_ends_a_sample_in_its_new_text_alone(nanogpt: Run, letters: 
             cut = row["text"].index(stop)
             assert (stopped["text"], stopped["ids"]) == (row["text"][:cut], row["ids"][:cut])
             assert stopped["finish_reason"] == "stop"
+        later, sooner = row["text"][40:43], row["text"][20:23]
+        either = nanogpt(*command, "--stop", later, "--stop", sooner, "--json").rows[row["index"]]
+        assert either["text"] == row["text"][: min(map(row["text"].index, (later, sooner)))]
     free = nanogpt(*command)
     assert nanogpt(*command, "--stop", "HELLO").out == free.out
     noted = nanogpt(*command, "--stop", "é")

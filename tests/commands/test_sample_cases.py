@@ -175,6 +175,31 @@ def test_an_empty_line_stops_it_however_the_model_spells_one(
         assert nanogpt(*command, "--stop", stop, streaming).out == "a\n\nb\n"
 
 
+def test_a_step_that_cannot_be_compiled_is_one_note_and_the_same_text(
+    nanogpt: Run, letters: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No compiler, and nothing kept from before."""
+    monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
+    monkeypatch.setenv("NANOGPT_CACHE", str(tmp_path / "cache"))
+    command = ["sample", letters, "-t", 0, "-m", 40, "--json"]
+    plain = nanogpt(*command, "--no-compile")
+    for flags, notes in (([], 0), (["--compile"], 1)):
+        result = nanogpt(*command, *flags)
+        assert (result.code, result.rows[0]["ids"]) == (0, plain.rows[0]["ids"])
+        assert result.err.count("note: the step could not be compiled, so it runs") == notes
+        assert len(result.err.splitlines()) == len(plain.err.splitlines()) + notes
+
+
+def test_an_id_that_a_faulty_device_draws_is_told(
+    nanogpt: Run, letters: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = torch.tensor([[-(2**63)]])
+    monkeypatch.setattr(torch, "multinomial", lambda *_args, **_options: broken)
+    result = nanogpt("sample", letters, "--rng", "nanogpt")
+    assert (result.code, result.out.strip()) == (1, "")
+    assert "error: drew id -9223372036854775808 at step 0 on cpu: ids end at 64\n" in result.err
+
+
 def test_nothing_is_said_once_a_layer(nanogpt: Run, tmp_path: Path) -> None:
     """A file of the slow attention, with a mask in each of its layers."""
     save_meta(tmp_path)

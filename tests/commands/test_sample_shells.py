@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -51,6 +52,22 @@ def test_a_bare_shell_gets_the_same_bytes(expected: bytes) -> None:
         NO_COLOR="1",
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, expected, b"")
+
+
+def test_a_file_of_rows_is_utf8_where_nothing_else_is(tmp_path: Path) -> None:
+    done = bash(
+        f"{NANOGPT} demo --prompts '{tmp_path}/prompts' -m 2 -o '{tmp_path}/rows' < /dev/null",
+        **write_prompts(tmp_path / "prompts", "caf\u00e9 \u65e5\u672c", "\U0001f389"),
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    rows = [json.loads(line) for line in (tmp_path / "rows").read_bytes().decode().splitlines()]
+    assert [row["prompt"] for row in rows] == ["caf\u00e9 \u65e5\u672c", "\U0001f389"]
+
+
+def write_prompts(path: Path, *prompts: str) -> dict[str, str]:
+    """Write a file of prompts; return an environment whose locale knows ASCII alone."""
+    path.write_bytes("".join(f"{prompt}\n" for prompt in prompts).encode())
+    return {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 
 def test_a_narrow_shell_breaks_no_line_of_stderr(expected: bytes, tmp_path: Path) -> None:

@@ -80,6 +80,24 @@ def test_config_json_says_everything(tmp_path: Path) -> None:
     assert loaded.dtype == torch.bfloat16
 
 
+@pytest.mark.parametrize(("ours", "theirs"), [("gelu", "gelu"), ("gelu_tanh", "gelu_new")])
+def test_config_json_names_the_activation_as_transformers_does(
+    tmp_path: Path, ours: str, theirs: str
+) -> None:
+    model = build(activation=ours, n_layer=1)
+    to(save_nanogpt(tmp_path / "c.pt", model, nanogpt_cli={"activation": ours}), tmp_path / "hf")
+    config = json.loads((tmp_path / "hf" / "config.json").read_text())
+    assert config["activation_function"] == theirs
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_config_json_says_the_type_that_was_asked_for(tmp_path: Path, dtype: str) -> None:
+    to(save_nanogpt(tmp_path / "ckpt.pt", build(n_layer=1)), tmp_path / "hf", dtype=dtype)
+    config = json.loads((tmp_path / "hf" / "config.json").read_text())
+    assert (config["dtype"], config["torch_dtype"]) == (dtype, dtype)
+    assert {str(tensor.dtype) for tensor in load_hf(tmp_path / "hf").values()} == {f"torch.{dtype}"}
+
+
 def test_the_matrix_is_stored_once_and_no_mask_is(tmp_path: Path) -> None:
     to(save_nanogpt(tmp_path / "ckpt.pt", build(attention="manual")), tmp_path / "hf")
     names = set(load_hf(tmp_path / "hf"))

@@ -78,8 +78,11 @@ def test_cached_logits_equal_the_uncached(kind: str, rows: int) -> None:
 
 @pytest.mark.parametrize("kind", STEPS)
 def test_cached_step_t_uses_row_t_of_wpe(kind: str) -> None:
-    """A change to row 5 shows from position 5 on and nowhere before."""
+    """A change to row 5 shows from position 5 on and nowhere before, as it does uncached."""
     model, idx = build(), torch.randint(0, 31, (12,))
+
+    def uncached() -> list[torch.Tensor]:
+        return list(model(idx[None], idx[None])[0][0])
 
     def cached() -> list[torch.Tensor]:
         step = make_step(kind, model)
@@ -88,11 +91,13 @@ def test_cached_step_t_uses_row_t_of_wpe(kind: str) -> None:
             step.decode(idx[t : t + 1], [t], [cache]) for t in range(1, 12)
         ]
 
-    before = cached()
+    whole, before = uncached(), cached()
+    assert all(map(torch.equal, uncached(), whole)), "a cached pass leaves nothing behind"
     with torch.no_grad():
         model.transformer.wpe.weight[5] += 1
-    equal = [torch.equal(*pair) for pair in zip(before, cached(), strict=True)]
-    assert equal == [True] * 5 + [False] * 7
+    for then, now in ((before, cached()), (whole, uncached())):
+        equal = [torch.equal(*pair) for pair in zip(then, now, strict=True)]
+        assert equal == [True] * 5 + [False] * 7
 
 
 @pytest.mark.parametrize("threads", [1, 2])
