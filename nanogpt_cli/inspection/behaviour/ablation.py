@@ -70,7 +70,7 @@ class AblationReport:
     loss_nats: float
     layers: tuple[LayerLesions, ...]
     definition: str = DEFINITION
-    bulk: Arrays = bulk()  # noqa: RUF009
+    bulk: Arrays = bulk()
 
     def arrays(self) -> Arrays:
         """Return `changes_nats` (L, H + 3) float64: heads, then attention, MLP, both."""

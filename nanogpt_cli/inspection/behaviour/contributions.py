@@ -119,7 +119,7 @@ class ContributionsReport:
     error_logit: float
     error_relative: float
     definition: str = DEFINITION
-    bulk: Arrays = bulk()  # noqa: RUF009
+    bulk: Arrays = bulk()
 
     def arrays(self) -> Arrays:
         """Return `logits` and `relative`, (P), and `writes`, (P, C), each part's to the stream.
