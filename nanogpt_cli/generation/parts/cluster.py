@@ -55,7 +55,8 @@ def connect(address: str | None) -> Iterator[list[Machine]]:
         where = f"at RAY_ADDRESS={address!r}" if address else "on this machine"
         raise NanoGPTError(
             f"no Ray cluster {where}: {_first_line(error)}",
-            hint="ray status shows what runs; without RAY_ADDRESS a cluster is started here"
+            hint="ray status shows what runs; where tokens are in use an address other than auto "
+            "needs RAY_AUTH_MODE=token; without RAY_ADDRESS a cluster is started here"
             if address
             else None,
         ) from error

@@ -94,6 +94,8 @@ class Manifest:
             changes = differences(
                 *({key: vars(it)[key] for key in MUST_AGREE} for it in (self, now))
             )
+        if not changes and None not in (self.step, now.step):
+            changes = differences({"step": self.step}, {"step": now.step})
         if not changes and self.settings["digest"] != now.settings["digest"]:
             changes = "the weights or the tokenizer are not the same"
         if changes:
