@@ -28,7 +28,7 @@ class BenchRow:
     Args:
         weights: "float32", "float16", "bfloat16" or "int8".
         step: what computed.
-        prefill_tokens_per_second: over all prompts of the batch, one after the other.
+        prefill_tokens_per_second: over all prompts of the batch.
         first_token_seconds: until every prompt of the batch has its first token.
         decode_tokens_per_second: over all texts of the batch.
         read_bytes_per_step: weights, and keys and values at the middle of the texts.
@@ -209,10 +209,7 @@ def _run_once(
     length = plan.prompt_tokens
     caches = [step.open(length + plan.new_tokens) for _ in prompts]
     started = settle(step.device)
-    logits = torch.cat(
-        [step.prefill(ids, cache) for ids, cache in zip(prompts, caches, strict=True)]
-    )
-    ids = logits.argmax(dim=-1)
+    ids = step.prefill(prompts, caches).argmax(dim=-1)
     ended = settle(step.device)
     first, steps = ended - started, []
     for position in range(length, length + plan.new_tokens - 1):

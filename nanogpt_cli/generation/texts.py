@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -86,29 +86,35 @@ class Texts:
         V = self.config.vocab_size
         self.logits = torch.empty(0, V, device=self.step.device)  # (B, V)
         self.seen = torch.empty(0, V, dtype=torch.bool, device=self.step.device)  # (B, V)
-        self._donor: tuple[_Text, Tensor] | None = None  # whose prompt was last run, its logits
+        self._donor: _Donor | None = None  # of the prompt that was run last
         self._held: Request | None = None
         self._ahead: Tensor | None = None
 
     def admit(self) -> bool:
         """Take in texts while there is room; say whether there are any."""
-        new: list[tuple[_Text, Tensor]] = []
+        new: list[_Text] = []
         while len(self.rows) + len(new) < self.limit:
-            text = self._next(self.rows + [text for text, _ in new])
+            text = self._next([*self.rows, *new])
             if text is None:
                 break
+            new.append(text)
+        while new:
             try:
-                new.append((text, self._begin(text)))
+                logits = self._begin(new)
             except (RuntimeError, MemoryError) as error:
-                self.parked.append(text)
-                self._shrink(error, len(self.rows) + len(new))
-        if new:
+                half = len(new) // 2
+                self._shrink(error, len(self.rows) + half)
+                for text in new[half:]:
+                    self._put_off(text)
+                new = new[:half]
+                continue
+            self.rows += new
             seen = torch.zeros(len(new), self.config.vocab_size, dtype=torch.bool)
-            for row, (text, _) in enumerate(new):
+            for row, text in enumerate(new):
                 seen[row, text.ids] = True
-            self.rows += [text for text, _ in new]
-            self.logits = torch.cat((self.logits, *(logits for _, logits in new)))
+            self.logits = torch.cat((self.logits, logits))
             self.seen = torch.cat((self.seen, seen.to(self.seen.device)))
+            break
         return bool(self.rows)
 
     def require_finite(self) -> None:
@@ -187,57 +193,71 @@ class Texts:
         capacity = min(len(request.prompt) + self.max_new_tokens, c.block_size)
         return 2 * c.n_layer * c.n_embd * capacity * ELEMENT_BYTES + DRAW_BYTES * c.vocab_size
 
-    def _begin(self, text: _Text) -> Tensor:
-        """Fill a text's cache, from its neighbour's where they share a prompt; return (1, V)."""
-        window = text.ids[-self.config.block_size :]
-        still = self.max_new_tokens - text.new_tokens
-        capacity = min(len(window) + still, self.config.block_size)
-        text.length = len(window)
-        if self._donor is not None and not text.new_tokens:
-            donor, logits = self._donor
-            if donor.request.prompt == text.request.prompt:
-                text.cache = self.step.fork(donor.cache, len(window), capacity)
-                return logits
-        self._donor = None
-        text.cache = self.step.open(capacity)
-        logits = self.step.prefill(window, text.cache)
-        if not text.new_tokens:
-            # The cache's first positions stay as they are until the window slides.
-            self._donor = (_Text(text.request, [], 0, text.cache), logits)
-        return logits
+    def _begin(self, new: Sequence[_Text]) -> Tensor:
+        """Fill the caches of texts, each prompt run once for those of it that follow each other.
+
+        Returns:
+            (len(new), V) logits.
+        """
+        block_size = self.config.block_size
+        latest, donors, run = self._donor, [], []
+        for text in new:
+            if text.new_tokens or latest is None or latest.prompt != text.request.prompt:
+                capacity = self._capacity_of(text)
+                donors.append(_Donor(text.request.prompt, self.step.open(capacity)))
+                run.append((text.ids[-block_size:], donors[-1]))
+                # A text that was put off has more than its prompt in its cache.
+                latest = None if text.new_tokens else donors[-1]
+            else:
+                donors.append(latest)
+        if run:
+            logits = self.step.prefill(
+                [window for window, _ in run], [donor.cache for _, donor in run]
+            )
+            for (_, donor), row in zip(run, logits, strict=True):
+                donor.logits = row
+        for text, donor in zip(new, donors, strict=True):
+            text.length = min(len(text.ids), block_size)
+            if donor.is_taken:
+                text.cache = self.step.fork(donor.cache, text.length, self._capacity_of(text))
+            else:
+                text.cache, donor.is_taken = donor.cache, True
+        self._donor = latest
+        return torch.stack([donor.logits for donor in donors])
+
+    def _capacity_of(self, text: _Text) -> int:
+        longest = len(text.ids) + self.max_new_tokens - text.new_tokens
+        return min(longest, self.config.block_size)
 
     def _next_logits(self, drawn: Tensor) -> Tensor:
-        """Return (B, V): one step for the texts with room, the window afresh for the full."""
-        c = self.config
-        full = [row for row, text in enumerate(self.rows) if text.length == c.block_size]
-        room = [row for row, text in enumerate(self.rows) if text.length < c.block_size]
+        """Return (B, V): one step for the texts with room, the window afresh for the full.
+
+        Once a window slides, its ids have other positions, and so their keys are others.
+        """
         if not self.rows:
             return self.logits[:0]
-        logits = self.logits.new_empty(len(self.rows), c.vocab_size) if full else self.logits
+        block_size = self.config.block_size
+        full = [text for text in self.rows if text.length == block_size]
+        room = [text for text in self.rows if text.length < block_size]
+        is_full = torch.tensor([text in full for text in self.rows], device=drawn.device)
+        parts = []
         if room:
-            texts = [self.rows[row] for row in room]
-            ids = drawn[torch.tensor(room, device=drawn.device)] if full else drawn
-            stepped = self.step.decode(
-                ids, [text.length for text in texts], [text.cache for text in texts]
-            )
-            if not full:
-                logits = stepped
-            else:
-                logits[torch.tensor(room, device=drawn.device)] = stepped
-        for row in full:
-            logits[row] = self._slide(self.rows[row])
-        for row in room:
-            self.rows[row].length += 1
+            lengths, caches = [text.length for text in room], [text.cache for text in room]
+            parts.append(self.step.decode(drawn[~is_full] if full else drawn, lengths, caches))
+        if full:
+            if self._donor is not None and any(text.cache is self._donor.cache for text in full):
+                self._donor = None
+            windows = [text.ids[-(block_size - self.stride + 1) :] for text in full]
+            parts.append(self.step.prefill(windows, [text.cache for text in full]))
+        for text in room:
+            text.length += 1
+        for text in full:
+            text.length = block_size - self.stride + 1
+        if len(parts) == 1:
+            return parts[0]
+        logits = self.logits.new_empty(len(self.rows), self.config.vocab_size)
+        logits[~is_full], logits[is_full] = parts
         return logits
-
-    def _slide(self, text: _Text) -> Tensor:
-        """Run a full text's last ids afresh: their positions, and so their keys, have changed."""
-        if self._donor is not None and self._donor[0].cache is text.cache:
-            self._donor = None
-        window = text.ids[-(self.config.block_size - self.stride + 1) :]
-        logits = self.step.prefill(window, text.cache)
-        text.length = len(window)
-        return logits[0]
 
     def _shrink(self, error: Exception, keep: int) -> None:
         """Take in no more texts than fit, or raise again what is no want of memory."""
@@ -248,11 +268,30 @@ class Texts:
             torch.cuda.empty_cache()
 
     def _park(self, keep: int) -> None:
-        """Put all but the first rows off; they begin again when there is room."""
+        """Put all but the first rows off."""
         for text in self.rows[keep:]:
-            text.cache = None
-            self.parked.append(text)
+            self._put_off(text)
         self.rows, self.seen, self.logits = self.rows[:keep], self.seen[:keep], self.logits[:keep]
+
+    def _put_off(self, text: _Text) -> None:
+        """Let a text begin again, with what it has, when there is room."""
+        text.cache = None
+        self.parked.append(text)
+
+
+@dataclass(eq=False)
+class _Donor:
+    """A prompt that was run: its positions stay in a cache until the window there slides.
+
+    Args:
+        logits: (V,), of its last id, once it was run.
+        is_taken: whether the cache is a text's own.
+    """
+
+    prompt: Sequence[int]
+    cache: Any
+    logits: Tensor = field(init=False)
+    is_taken: bool = False
 
 
 def _is_out_of_memory(error: Exception) -> bool:

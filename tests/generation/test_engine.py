@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,9 +11,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from step_models import complete, library, make_step
 
 from nanogpt_cli.errors import NanoGPTError
 from nanogpt_cli.generation.engine import Engine, NewToken, Request
+from nanogpt_cli.generation.steps.compiled import CompiledStep, TextCache
+from nanogpt_cli.generation.steps.eager import EagerStep
+from nanogpt_cli.generation.steps.weights import store_weights
 from nanogpt_cli.model import GPT, GPTConfig
 from nanogpt_cli.sampling import build_filters
 from nanogpt_cli.sampling.draws import Draws
@@ -176,3 +182,43 @@ def test_an_id_outside_the_vocabulary_is_refused_before_it_is_fed_back() -> None
     with pytest.raises(NanoGPTError) as caught:
         run(build(), [1], Broken(), 1, 5)
     assert caught.value.message == ("drew id -9223372036854775808 at step 0 on cpu: ids end at 30")
+
+
+class Scarce(CompiledStep):
+    """A step with room for three texts, and none for more than two in one call."""
+
+    def open(self, capacity: int) -> TextCache:
+        gc.collect()
+        self.held = [held for held in getattr(self, "held", []) if held() is not None]
+        if len(self.held) == 3:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate")
+        cache = super().open(capacity)
+        self.held.append(weakref.ref(cache))
+        return cache
+
+    def decode(self, ids: torch.Tensor, *rest: Any) -> torch.Tensor:
+        if len(ids) > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+        return super().decode(ids, *rest)
+
+
+@pytest.mark.parametrize("batch_size", [None, 8])
+def test_want_of_memory_makes_batches_smaller_and_changes_no_text(batch_size: int | None) -> None:
+    model, sampler = build(), Sampler(build_filters({"temperature": 1.4}))
+    prompts = [[1], [2, 3], [2, 3], list(range(20)), [4] * 12, [5], [2, 3], [6, 7]]
+    plenty = Engine(model, make_step("compiled", model))
+    scarce = Engine(model, Scarce(store_weights(model, "float32"), library(), 1))
+    expected = complete(plenty, prompts, sampler, max_new_tokens=30)
+    found = complete(scarce, prompts, sampler, max_new_tokens=30, batch_size=batch_size)
+    assert found == expected
+
+
+def test_other_faults_of_a_step_are_not_taken_for_want_of_memory() -> None:
+    class Broken(EagerStep):
+        def decode(self, *_args: Any) -> torch.Tensor:
+            raise RuntimeError("device-side assert triggered")
+
+    model = build()
+    engine = Engine(model, Broken(store_weights(model, "float32")))
+    with pytest.raises(RuntimeError, match="device-side assert"):
+        complete(engine, [[1], [2]], GREEDY, max_new_tokens=5)

@@ -46,11 +46,11 @@ class Step(Protocol[C]):
     def fork(self, cache: C, length: int, capacity: int) -> C:
         """Return a new cache with the first `length` positions of another."""
 
-    def prefill(self, ids: Sequence[int], cache: C) -> Tensor:
-        """Run a text's first ids, filling the cache from position 0.
+    def prefill(self, texts: Sequence[Sequence[int]], caches: Sequence[C]) -> Tensor:
+        """Run the first ids of each of B texts, filling the caches from position 0.
 
         Returns:
-            (1, V) float32 logits of the last.
+            (B, V) float32 logits of each text's last id.
         """
 
     def decode(self, ids: Tensor, positions: Sequence[int], caches: Sequence[C]) -> Tensor:

@@ -7,6 +7,7 @@ prefill and decode agree bit for bit, whatever shares the batch.
 from __future__ import annotations
 
 import ctypes
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 STORED_TYPES = {"float32": 0, "float16": 1, "bfloat16": 2, "int8": 3}
 PREFILL_ROWS = 512
-"""A longer prompt is run in parts of this size, which changes nothing but the memory it takes."""
+"""More are run in parts of this size, which changes nothing but the memory it takes."""
 
 Pointer, Size = ctypes.c_void_p, ctypes.c_int64
 
@@ -139,15 +140,22 @@ class CompiledStep(Step[TextCache]):
         return new
 
     @torch.inference_mode()
-    def prefill(self, ids: Sequence[int], cache: TextCache) -> Tensor:
-        """Run a text's first ids; return (1, V) logits of the last."""
-        idx = torch.tensor(ids, dtype=torch.long)
+    def prefill(self, texts: Sequence[Sequence[int]], caches: Sequence[TextCache]) -> Tensor:
+        """Run the first ids of each text; return (B, V) logits of each one's last."""
+        ids = [token for text in texts for token in text]
+        positions = [position for text in texts for position in range(len(text))]
+        owners = [
+            cache for text, cache in zip(texts, caches, strict=True) for _ in range(len(text))
+        ]
+        ends = set(itertools.accumulate(map(len, texts)))
+        parts = []
         for start in range(0, len(ids), PREFILL_ROWS):
-            part = idx[start : start + PREFILL_ROWS]
-            positions = range(start, start + len(part))
-            wanted = [len(part) - 1] if positions.stop == len(ids) else []
-            logits = self._run(part, positions, [cache] * len(part), wanted)
-        return logits
+            part = slice(start, start + PREFILL_ROWS)
+            count = len(ids[part])
+            wanted = [row for row in range(count) if start + row + 1 in ends]
+            idx = torch.tensor(ids[part], dtype=torch.long)
+            parts.append(self._run(idx, positions[part], owners[part], wanted))
+        return torch.cat(parts)
 
     @torch.inference_mode()
     def decode(self, ids: Tensor, positions: Sequence[int], caches: Sequence[TextCache]) -> Tensor:

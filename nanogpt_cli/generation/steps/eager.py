@@ -66,8 +66,11 @@ class EagerStep(Step[TextCache]):
         return new
 
     @torch.inference_mode()
-    def prefill(self, ids: Sequence[int], cache: TextCache) -> Tensor:
-        """Run a text's first ids; return (1, V) logits of the last."""
+    def prefill(self, texts: Sequence[Sequence[int]], caches: Sequence[TextCache]) -> Tensor:
+        """Run the first ids of each text by itself; return (B, V) logits of each one's last."""
+        return torch.cat([self._prefill(*pair) for pair in zip(texts, caches, strict=True)])
+
+    def _prefill(self, ids: Sequence[int], cache: TextCache) -> Tensor:
         T = len(ids)
         idx = torch.tensor(ids, dtype=torch.long, device=self.device)
 

@@ -63,7 +63,10 @@ def test_cached_logits_equal_the_uncached(kind: str, rows: int) -> None:
     caches = [step.open(20) for _ in range(rows)]
     lengths = [4 + row % 3 for row in range(rows)]
     logits = torch.cat(
-        [step.prefill(idx[row, : lengths[row]].tolist(), cache) for row, cache in enumerate(caches)]
+        [
+            step.prefill([idx[row, : lengths[row]].tolist()], [cache])
+            for row, cache in enumerate(caches)
+        ]
     )
     while min(lengths) < 20:
         for row in range(rows):
@@ -87,7 +90,7 @@ def test_cached_step_t_uses_row_t_of_wpe(kind: str) -> None:
     def cached() -> list[torch.Tensor]:
         step = make_step(kind, model)
         cache = step.open(12)
-        return [step.prefill(idx[:1].tolist(), cache)] + [
+        return [step.prefill([idx[:1].tolist()], [cache])] + [
             step.decode(idx[t : t + 1], [t], [cache]) for t in range(1, 12)
         ]
 
@@ -111,12 +114,12 @@ def test_compiled_logits_are_the_same_bits_whatever_shares_the_batch(
     texts = [torch.randint(0, 31, (5 + 6 * i,)) for i in range(9)]
     caches = [step.open(64) for _ in texts]
     for text, cache in zip(texts, caches, strict=True):
-        step.prefill(text[:-1].tolist(), cache)
+        step.prefill([text[:-1].tolist()], [cache])
     for order in ([0], [8, 3], list(range(9)), list(range(8, -1, -1)), [5, *range(5)]):
         ids = torch.stack([texts[i][-1] for i in order])
         logits = step.decode(ids, [len(texts[i]) - 1 for i in order], [caches[i] for i in order])
         for row, i in enumerate(order):
-            whole = alone.prefill(texts[i].tolist(), alone.open(64))
+            whole = alone.prefill([texts[i].tolist()], [alone.open(64)])
             assert torch.equal(logits[row], whole[0])
 
 
@@ -159,7 +162,7 @@ def loss_of(model: GPT, stored: str, kind: str, idx: torch.Tensor) -> float:
     """Mean nats of the last ids of rows, each after all before it."""
     step, total = make_step(kind, model, stored), 0.0
     for row in idx:
-        logits = step.prefill(row[:-1].tolist(), step.open(len(row)))
+        logits = step.prefill([row[:-1].tolist()], [step.open(len(row))])
         total -= float(logits.log_softmax(-1)[0, row[-1]])
     return total / len(idx)
 
@@ -179,8 +182,8 @@ def test_eager_and_compiled_agree_on_narrow_weights() -> None:
     for stored in ("float16", "bfloat16", "int8"):
         eager, compiled = (make_step(kind, model, stored) for kind in STEPS[:2])
         torch.testing.assert_close(
-            eager.prefill(ids, eager.open(4)),
-            compiled.prefill(ids, compiled.open(4)),
+            eager.prefill([ids], [eager.open(4)]),
+            compiled.prefill([ids], [compiled.open(4)]),
             rtol=0,
             atol=1e-4,
         )
@@ -189,10 +192,10 @@ def test_eager_and_compiled_agree_on_narrow_weights() -> None:
 def test_float32_weights_are_read_where_they_lie() -> None:
     model = build()
     step = make_step("compiled", model)
-    before = step.prefill([1, 2], step.open(2))
+    before = step.prefill([[1, 2]], [step.open(2)])
     with torch.no_grad():
         model.transformer.wte.weight.mul_(2)
-    assert not torch.equal(step.prefill([1, 2], step.open(2)), before)
+    assert not torch.equal(step.prefill([[1, 2]], [step.open(2)]), before)
 
 
 def test_nan_and_infinity_reach_the_logits() -> None:
@@ -201,7 +204,7 @@ def test_nan_and_infinity_reach_the_logits() -> None:
         with torch.no_grad():
             model.blocks[0].mlp.c_fc.weight[3] = value
         step = make_step("compiled", model)
-        assert not torch.isfinite(step.prefill([1, 2, 3], step.open(3))).all()
+        assert not torch.isfinite(step.prefill([[1, 2, 3]], [step.open(3)])).all()
 
 
 @pytest.mark.parametrize("stride", [1, 3, 12])
@@ -230,3 +233,15 @@ def test_weights_move_to_a_device_whole_and_once(stored: str, tied_head: bool) -
         for part in (layer.c_attn, layer.attn_proj, layer.c_fc, layer.mlp_proj):
             assert {part.weight.device.type, part.bias.device.type} == {"meta"}  # type: ignore[union-attr]
             assert (part.scale is None) == (stored != "int8")
+
+
+@pytest.mark.parametrize("kind", STEPS)
+def test_texts_prefilled_together_are_those_prefilled_alone(kind: str) -> None:
+    """More rows than one part of a prefill takes, cut anywhere; to the bit where it is promised."""
+    model = build(n_embd=40, n_head=5, block_size=300)
+    step = make_step(kind, model)
+    texts = [torch.randint(0, 31, (length,)).tolist() for length in (1, 300, 299, 7, 120, 2)]
+    together = step.prefill(texts, [step.open(300) for _ in texts])
+    alone = torch.cat([step.prefill([text], [step.open(300)]) for text in texts])
+    assert torch.allclose(together, alone, rtol=0, atol=1e-4)
+    assert torch.equal(together, alone) or not step.batch_invariant
