@@ -202,7 +202,9 @@ class Session:
         if self._engine is not None:
             return
         model = load_model(self.checkpoint).eval()
-        step, notes = make_step(model, self.dtype, self.choice, new_tokens, self.device)
+        step, notes = make_step(
+            model, self.dtype, self.choice, new_tokens, self.device, self.notify
+        )
         for note in notes:
             self.notify(note)
         self._engine = Engine(model, step)

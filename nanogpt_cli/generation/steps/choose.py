@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -67,6 +68,7 @@ def make_step(
     choice: StepChoice,
     new_tokens: float,
     device: torch.device | None = None,
+    notify: Callable[[str], None] = lambda _note: None,
 ) -> tuple[Step[Any], tuple[str, ...]]:
     """Return the step that serves a model, and notes on what could not be had.
 
@@ -76,13 +78,14 @@ def make_step(
         choice: the user's.
         new_tokens: how many the run may make, over all samples.
         device: to compute on; None for the model's.
+        notify: is told what is found out only on the way.
     """
     device = device or model.lm_head.weight.device
     stored = choice.quantize or str(dtype).removeprefix("torch.")
     # Made where the model is, which need not be in the device's memory beside them.
     weights = store_weights(model, stored).to(device)
     if device.type == "cuda" and choice.compile:
-        return GraphedStep(weights, dtype), ()
+        return GraphedStep(weights, dtype, notify), ()
     if device.type != "cpu":
         return EagerStep(weights, dtype), ()
     notes: tuple[str, ...] = ()

@@ -49,15 +49,22 @@ class GraphedStep(Step[Slot]):
     Args:
         weights: on the device to compute on.
         dtype: what to compute in.
+        notify: is told where nothing can be captured.
     """
 
     name: ClassVar[str] = "graphed"
     batch_invariant: ClassVar[bool] = False
     runs_ahead: ClassVar[bool] = True
 
-    def __init__(self, weights: Weights, dtype: torch.dtype) -> None:
-        self.weights, self.dtype = weights, dtype
+    def __init__(
+        self,
+        weights: Weights,
+        dtype: torch.dtype,
+        notify: Callable[[str], None] = lambda _note: None,
+    ) -> None:
+        self.weights, self.dtype, self._notify = weights, dtype, notify
         self.device = weights.wte.device
+        self._captures = self.device.type == "cuda"
         self._products = make_products(weights, dtype)
         self._unused: list[int] = []
         self._resize(0, 0)
@@ -144,10 +151,18 @@ class GraphedStep(Step[Slot]):
 
     def _replay(self, slots: int, span: int) -> Tensor:
         """Return (slots, V) logits, overwritten by the next step of the same size."""
-        if self.device.type != "cuda":
+        if not self._captures:
             return self._compute(slots, span)
         if (slots, span) not in self._graphs:
-            self._graphs[slots, span] = self._capture(slots, span)
+            try:
+                self._graphs[slots, span] = self._capture(slots, span)
+            except torch.OutOfMemoryError:
+                raise
+            except RuntimeError as error:
+                first = next(iter(str(error).splitlines()), "no reason given")
+                self._notify(f"the step cannot be captured, so it runs uncaptured: {first}")
+                self._captures = False
+                return self._compute(slots, span)
         replay, logits = self._graphs[slots, span]
         replay()
         return logits

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from step_models import STEPS, build, complete, make_step
 
 from nanogpt_cli.generation.engine import Engine
+from nanogpt_cli.generation.steps.graphed import GraphedStep
 from nanogpt_cli.generation.steps.weights import store_weights
 from nanogpt_cli.model import GPT
 from nanogpt_cli.sampling import build_filters
@@ -245,3 +246,17 @@ def test_texts_prefilled_together_are_those_prefilled_alone(kind: str) -> None:
     alone = torch.cat([step.prefill([text], [step.open(300)]) for text in texts])
     assert torch.allclose(together, alone, rtol=0, atol=1e-4)
     assert torch.equal(together, alone) or not step.batch_invariant
+
+
+def test_a_step_that_cannot_be_captured_runs_uncaptured_with_one_note() -> None:
+    """As on CUDA, and here no graph can be had: the capture fails as it would there."""
+    notes: list[str] = []
+    model = build()
+    step = GraphedStep(store_weights(model, "float32"), torch.float32, notes.append)
+    step._captures = True
+    texts = complete(Engine(model, step), [[1, 2], [3]], GREEDY, max_new_tokens=5)
+    assert texts == complete(
+        Engine(model, make_step("eager", model)), [[1, 2], [3]], GREEDY, max_new_tokens=5
+    )
+    assert len(notes) == 1
+    assert notes[0].startswith("the step cannot be captured, so it runs uncaptured: ")
