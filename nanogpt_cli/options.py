@@ -9,11 +9,22 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
+from nanogpt_cli import candidates
 from nanogpt_cli.sampling import PIPELINE, Filter
+from nanogpt_cli.tokenizers import TOKENIZERS
+
+TOKENIZER_NAMES = {kind.name: kind.summary for kind in TOKENIZERS}
+DEVICE_NAMES = {
+    "auto": "the first of CUDA, MPS and the CPU that is there",
+    "cpu": "the processor",
+    "cuda": "the first NVIDIA or AMD GPU",
+    "mps": "an Apple GPU",
+}
+"""What the shell completes, with what it is."""
 
 PROMPT = "Prompt"
 SAMPLING = "Sampling"
@@ -28,14 +39,20 @@ Rng = Literal["per-sample", "nanogpt"]
 Color = Literal["off", "prob"]
 Engine = Literal["local", "ray"]
 
-CheckpointArg = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="CKPT",
-        show_default=False,
+
+def checkpoint_argument(metavar: str = "CKPT", *, default: str = "") -> Any:
+    """Return the argument that names a checkpoint, the same for every command."""
+    return typer.Argument(
+        metavar=metavar,
+        show_default=default or False,
+        autocompletion=candidates.checkpoints,
         help="A ckpt.pt, a folder with one, a Hugging Face folder, a .safetensors file, a hub name "
         "such as gpt2 or owner/name, or demo (the small model in the package).",
-    ),
+    )
+
+
+CheckpointArg = Annotated[
+    str | None, checkpoint_argument(default="out/ckpt.pt if it is there, else demo")
 ]
 
 PromptOpt = Annotated[
@@ -45,9 +62,9 @@ PromptOpt = Annotated[
         "-p",
         "--start",
         rich_help_panel=PROMPT,
-        show_default=False,
-        help="Text to continue; FILE:path reads a file, - reads standard input. "
-        "Default: what is piped in, else a newline.",
+        metavar="TEXT",
+        show_default="what is piped in, else a newline",
+        help="Text to continue; FILE:path reads it from a file, - from standard input.",
     ),
 ]
 SpecialOpt = Annotated[
@@ -55,7 +72,7 @@ SpecialOpt = Annotated[
     typer.Option(
         "--special/--no-special",
         rich_help_panel=PROMPT,
-        help="Whether <|endoftext|> in the prompt is the end-of-text token, or plain text.",
+        help="Read <|endoftext|> in the prompt as the end-of-text token, or as plain text.",
     ),
 ]
 InteractiveOpt = Annotated[
@@ -64,7 +81,7 @@ InteractiveOpt = Annotated[
         "--interactive",
         "-i",
         rich_help_panel=PROMPT,
-        help="Keep the model loaded and read prompts, one a line, and commands such as "
+        help="Keep the model loaded and read a prompt a line, or a command such as "
         "/set temperature 0.5; /help lists them.",
     ),
 ]
@@ -73,9 +90,11 @@ TokenizerOpt = Annotated[
     typer.Option(
         "--tokenizer",
         rich_help_panel=PROMPT,
-        show_default=False,
-        help="gpt2, char, ids (numbers in and out), a folder with tokenizer.json or vocab.json and "
-        "merges.txt, or a .tiktoken file. Default: what lies beside the checkpoint.",
+        metavar="NAME|PATH",
+        show_default="what lies beside the checkpoint",
+        autocompletion=candidates.named(TOKENIZER_NAMES, or_files=True),
+        help="How text becomes token ids: gpt2, char, ids (numbers in and out), a folder with "
+        "tokenizer.json or vocab.json and merges.txt, or a .tiktoken file.",
     ),
 ]
 MetaOpt = Annotated[
@@ -85,15 +104,16 @@ MetaOpt = Annotated[
         metavar="FILE",
         readable=False,
         rich_help_panel=PROMPT,
-        show_default=False,
-        help="The meta.pkl with the character table; it is read, never executed. "
-        "Default: beside the checkpoint, else data/<dataset>/meta.pkl.",
+        show_default="beside the checkpoint, else data/<dataset>/meta.pkl",
+        help="The meta.pkl with the character table; it is read, never executed.",
     ),
 ]
 
 NumSamplesOpt = Annotated[
     int,
-    typer.Option("--num-samples", "-n", rich_help_panel=SAMPLING, help="How many texts to draw."),
+    typer.Option(
+        "--num-samples", "-n", rich_help_panel=SAMPLING, help="Texts to draw for each prompt."
+    ),
 ]
 MaxNewTokensOpt = Annotated[
     int,
@@ -101,8 +121,8 @@ MaxNewTokensOpt = Annotated[
         "--max-new-tokens",
         "-m",
         rich_help_panel=SAMPLING,
-        help="Tokens to add to the prompt, at most; more than the model's context is fine, "
-        "0 adds none.",
+        help="Tokens to add to the prompt, at most; 0 adds none. It may be more than the model's "
+        "context.",
     ),
 ]
 SeedOpt = Annotated[
@@ -111,7 +131,8 @@ SeedOpt = Annotated[
         "--seed",
         "-s",
         rich_help_panel=SAMPLING,
-        help="The same seed, prompt and settings give the same text.",
+        help="A whole number that fixes the draws: with the same prompt and settings it gives the "
+        "same text.",
     ),
 ]
 RngOpt = Annotated[
@@ -119,8 +140,8 @@ RngOpt = Annotated[
     typer.Option(
         "--rng",
         rich_help_panel=SAMPLING,
-        help="per-sample: each text depends on the seed, its prompt and its number alone. "
-        "nanogpt: sample.py's texts, token for token; slow, no cache.",
+        help="How the seed is used. per-sample: each text depends on the seed, its prompt and its "
+        "number alone. nanogpt: sample.py's texts, token for token; slow, without a cache.",
     ),
 ]
 StopOpt = Annotated[
@@ -130,7 +151,8 @@ StopOpt = Annotated[
         metavar="TEXT",
         rich_help_panel=SAMPLING,
         show_default=False,
-        help="End a text just before this one appears in its new part; may be given several times.",
+        help="End a sample just before this text would appear in its new part. May be given "
+        "several times.",
     ),
 ]
 IgnoreEosOpt = Annotated[
@@ -138,7 +160,7 @@ IgnoreEosOpt = Annotated[
     typer.Option(
         "--ignore-eos",
         rich_help_panel=SAMPLING,
-        help="Go on after an end-of-text token instead of stopping there.",
+        help="Go on after an end-of-text token instead of ending the sample there.",
     ),
 ]
 
@@ -147,6 +169,7 @@ PromptsOpt = Annotated[
     typer.Option(
         "--prompts",
         metavar="FILE",
+        autocompletion=candidates.files,
         rich_help_panel=BATCH,
         show_default=False,
         help="Continue every prompt of a file, - for standard input: a plain line each, or, where "
@@ -161,6 +184,7 @@ RowsOpt = Annotated[
         "--output",
         "-o",
         metavar="FILE",
+        autocompletion=candidates.files,
         rich_help_panel=BATCH,
         show_default="standard output",
         help="Where the samples of --prompts go; a line is written when it is whole. With --engine "
@@ -173,7 +197,8 @@ BatchSizeOpt = Annotated[
         "--batch-size",
         rich_help_panel=BATCH,
         show_default="what memory allows",
-        help="Samples to make side by side, at most; it changes no text.",
+        help="Samples to make side by side, at most. More is faster and takes more memory; the "
+        "texts stay the same.",
     ),
 ]
 ResumeOpt = Annotated[
@@ -181,7 +206,7 @@ ResumeOpt = Annotated[
     typer.Option(
         "--resume",
         rich_help_panel=BATCH,
-        help="Go on with the output of an interrupted run: keep its rows, make the others.",
+        help="Go on with the output of an interrupted run: keep its rows and make the others.",
     ),
 ]
 ReplaceOpt = Annotated[
@@ -195,7 +220,8 @@ ShardOpt = Annotated[
         metavar="I/N",
         rich_help_panel=BATCH,
         show_default="RANK and WORLD_SIZE, else all",
-        help="Take one row in N alone, from row I on, counted from 0.",
+        help="Take only the prompts I, I+N, I+2N and so on, counted from 0: the work of one of N "
+        "machines.",
     ),
 ]
 EngineOpt = Annotated[
@@ -231,8 +257,11 @@ DeviceOpt = Annotated[
     str,
     typer.Option(
         "--device",
+        metavar="NAME",
         rich_help_panel=MODEL,
-        help="auto, cpu, cuda, cuda:1, mps; auto takes CUDA, else MPS, else the CPU.",
+        autocompletion=candidates.named(DEVICE_NAMES),
+        help="Where to compute: auto, cpu, cuda, cuda:1 or mps; auto takes CUDA, else MPS, else "
+        "the CPU.",
     ),
 ]
 DtypeOpt = Annotated[
@@ -284,7 +313,7 @@ ThreadsOpt = Annotated[
         "--threads",
         rich_help_panel=MODEL,
         show_default="physical cores",
-        help="CPU threads to use.",
+        help="CPU threads to compute with; more than there are cores is slower.",
     ),
 ]
 NHeadOpt = Annotated[
@@ -293,7 +322,7 @@ NHeadOpt = Annotated[
         "--n-head",
         rich_help_panel=MODEL,
         show_default=False,
-        help="Attention heads, for files that hold weights alone and do not say it.",
+        help="Number of attention heads, for a file that holds weights alone and does not say it.",
     ),
 ]
 OfflineOpt = Annotated[
@@ -302,14 +331,16 @@ OfflineOpt = Annotated[
         "--offline",
         envvar=["NANOGPT_OFFLINE", "HF_HUB_OFFLINE"],
         rich_help_panel=MODEL,
-        help="Fetch nothing: use local files and what was downloaded before.",
+        help="Fetch nothing from the hub: use local files and what was downloaded before.",
     ),
 ]
 
 EchoOpt = Annotated[
     bool,
     typer.Option(
-        "--echo/--no-echo", rich_help_panel=OUTPUT, help="Print the prompt before its continuation."
+        "--echo/--no-echo",
+        rich_help_panel=OUTPUT,
+        help="Print the prompt before its text, or the new part alone.",
     ),
 ]
 StreamOpt = Annotated[
@@ -317,8 +348,8 @@ StreamOpt = Annotated[
     typer.Option(
         "--stream/--no-stream",
         rich_help_panel=OUTPUT,
-        help="Print each character when it is complete, or each text when it is done; "
-        "the bytes are the same.",
+        help="Print each character when it is complete, or each text when it is done. The bytes "
+        "are the same.",
     ),
 ]
 JsonOpt = Annotated[
@@ -332,8 +363,8 @@ ColorOpt = Annotated[
     typer.Option(
         "--color",
         rich_help_panel=OUTPUT,
-        help="prob: colour each token by the probability that the model alone gave it; the legend "
-        "is on stderr. Text stays plain in a pipe, unless FORCE_COLOR is set.",
+        help="prob: colour each token by the probability that the model gave it before any filter; "
+        "the legend is on stderr. In a pipe text stays plain, unless FORCE_COLOR is set.",
     ),
 ]
 LogprobsOpt = Annotated[
@@ -343,8 +374,8 @@ LogprobsOpt = Annotated[
         metavar="N",
         rich_help_panel=OUTPUT,
         show_default=False,
-        help="Add to the JSON each token's log-probability by the model alone, in nats, and its N "
-        "likeliest alternatives.",
+        help="Add to the JSON each token's log-probability before any filter, in nats, and the N "
+        "likeliest tokens in its place; 0 adds no others.",
     ),
 ]
 OutputOpt = Annotated[
@@ -354,7 +385,7 @@ OutputOpt = Annotated[
         "-o",
         metavar="PATH",
         rich_help_panel=OUTPUT,
-        show_default=False,
+        show_default="beside the input, named after it",
         help="Where to write the result.",
     ),
 ]
@@ -378,7 +409,9 @@ ConfigOpt = Annotated[
 ]
 QuietOpt = Annotated[
     bool,
-    typer.Option("--quiet", "-q", rich_help_panel=GENERAL, help="Print no notes."),
+    typer.Option(
+        "--quiet", "-q", rich_help_panel=GENERAL, help="Print no notes on stderr; errors stay."
+    ),
 ]
 DebugOpt = Annotated[
     bool,

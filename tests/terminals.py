@@ -7,30 +7,36 @@ import select
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 
 PATIENCE_SECONDS = 120.0
 """For a machine that has much else to do: nothing here is a measurement."""
 
+NANOGPT = (sys.executable, "-m", "nanogpt_cli")
+
 LAUNCH = """
 import fcntl, os, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-os.execv(sys.executable, [sys.executable, "-m", "nanogpt_cli", *sys.argv[1:]])
+os.execvp(sys.argv[1], sys.argv[1:])
 """
 """Makes the terminal the one that Ctrl-C comes from."""
 
 
 class Terminal:
-    """`nanogpt` on a terminal of its own, stdin, stdout and stderr alike.
+    """A program on a terminal of its own, stdin, stdout and stderr alike.
 
     Args:
         words: the arguments.
+        program: what is run, with its first arguments; None is `nanogpt`.
         environment: changes to the variables; TERM is `xterm` unless it is among them.
     """
 
-    def __init__(self, *words: object, **environment: str) -> None:
+    def __init__(
+        self, *words: object, program: Sequence[str] | None = None, **environment: str
+    ) -> None:
         self._mine, theirs = os.openpty()
         self.process = subprocess.Popen(
-            [sys.executable, "-c", LAUNCH, *map(str, words)],
+            [sys.executable, "-c", LAUNCH, *(program or NANOGPT), *map(str, words)],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pytest
 import typer
 from conftest import Outcome, Run
+from typer.main import get_command
 
 from nanogpt_cli import __version__, output
 from nanogpt_cli.cli import build_app
@@ -46,7 +48,9 @@ def show(
 ) -> None:
     """Show what [red]it[/red] was given; [/INST] is text too.
 
-    Example: nanogpt show gpt2
+    Examples:
+
+        nanogpt show gpt2
     """
     for name, value in sorted(locals().items()):
         output.write_text(f"{name}={value!r}\n")
@@ -442,7 +446,27 @@ def test_every_command_has_help_with_an_example(nanogpt: Run, command: object) -
     name = getattr(command, "__name__", "")
     got = nanogpt(name, "--help")
     assert (got.code, got.err) == (0, "")
-    assert f"nanogpt {name} " in (getattr(command, "__doc__", None) or "")
+    assert "    Examples:" in (getattr(command, "__doc__", None) or "")
+    for example in examples_of(command):
+        assert f" {example} " in got.out, "whole on a line"
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: str(command.__name__))
+def test_the_examples_are_command_lines(command: object) -> None:
+    examples = examples_of(command)
+    assert len(examples) in (2, 3)
+    group: Any = get_command(build_app())
+    for example in examples:
+        program, name, *words = shlex.split(example)
+        assert (program, name) == ("nanogpt", getattr(command, "__name__", ""))
+        subcommand = group.commands[name]
+        with subcommand.make_context(name, words) as context:  # raises where it does not parse
+            assert context.params
+
+
+def examples_of(command: object) -> list[str]:
+    text = (getattr(command, "__doc__", None) or "").partition("Examples:")[2]
+    return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 # --- the process and its streams
@@ -598,16 +622,3 @@ def test_python_m_runs_the_command() -> None:
         [sys.executable, "-m", "nanogpt_cli", "-V"], capture_output=True, timeout=60, check=False
     )
     assert (done.returncode, done.stdout) == (0, f"nanogpt {__version__}\n".encode())
-
-
-def test_the_shell_can_complete() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "nanogpt_cli"],
-        capture_output=True,
-        env={**os.environ, "_NANOGPT_COMPLETE": "complete_bash", "COMP_WORDS": "nanogpt ",
-             "COMP_CWORD": "1"},
-        timeout=60,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0
-    assert done.stdout.decode().split() == [command.__name__ for command in COMMANDS]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import textwrap
 import tomllib
 from collections.abc import Callable
 from typing import Any, Literal, get_args, get_origin
@@ -37,9 +38,10 @@ def described_commands() -> str:
 
 
 def describe(command: Any) -> str:
-    help_text = re.sub(r"(?m)^Example: (.*)$", r"```sh\n\1\n```", command.help)
+    help_text, examples = command.help.split("\n\nExamples:\n\n")
+    shown = f"```sh\n{textwrap.dedent(examples).strip()}\n```"
     own = table(command, lambda name: name not in SHARED)
-    return f"### nanogpt {command.name}\n\n{help_text}\n\n{own}"
+    return f"### nanogpt {command.name}\n\n{help_text}\n\n{shown}\n\n{own}"
 
 
 def table(command: Any, wanted: Callable[[str], bool]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import traceback
 from typing import Any
@@ -11,6 +10,7 @@ import typer
 from typer.main import get_command
 
 from nanogpt_cli import __version__, output
+from nanogpt_cli.cli import completion
 from nanogpt_cli.cli.app import build_app
 from nanogpt_cli.cli.complaints import explain
 
@@ -27,7 +27,7 @@ def main(argv: list[str] | None = None, *, app: typer.Typer | None = None) -> in
     args = list(sys.argv[1:] if argv is None else argv)
     output.begin()
     try:
-        code = _run(get_command(app or build_app()), args or ["--help"])
+        code = _run(get_command(app or build_app()), args)
         output.finish()
     except output.StdoutClosedError:
         output.discard_stdout()
@@ -42,13 +42,16 @@ def main(argv: list[str] | None = None, *, app: typer.Typer | None = None) -> in
 
 
 def _run(command: Any, args: list[str]) -> int:
-    if "_NANOGPT_COMPLETE" in os.environ:
-        command.main(args=args, prog_name="nanogpt")
+    if completion.is_asked():
+        output.write_text(completion.answer(command, args))
+        return 0
     try:
-        with command.make_context("nanogpt", args) as ctx:
+        with command.make_context("nanogpt", args or ["--help"]) as ctx:
             command.invoke(ctx)
     except typer.Exit as stop:
         return stop.exit_code
+    except BrokenPipeError as error:  # of help; what commands write goes through `output`
+        raise output.StdoutClosedError(*error.args) from error
     return 0
 
 

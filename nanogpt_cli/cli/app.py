@@ -15,6 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from nanogpt_cli import __version__, output
 from nanogpt_cli.cli.complaints import TYPED, no_such_command
+from nanogpt_cli.cli.completion import SCRIPTS, Shell
 from nanogpt_cli.commands import COMMANDS
 from nanogpt_cli.errors import UsageError
 from nanogpt_cli.options import GENERAL, ConfigOpt, DebugOpt, InitFromOpt, OutDirOpt, QuietOpt
@@ -24,7 +25,16 @@ if TYPE_CHECKING:
 
 Function = Callable[..., None]
 
-_HELP = "One command over nanoGPT and GPT-2 checkpoints."
+_HELP = """One command over nanoGPT and GPT-2 checkpoints.
+
+`nanogpt COMMAND --help` lists the options of a command, with examples.
+
+Examples:
+
+    nanogpt sample --prompt "To be"
+    nanogpt params gpt2-xl
+    nanogpt inspect out/ckpt.pt
+"""
 _NARROW = 70
 """Columns below which panels would cut off the names of options."""
 _SKIPPED = "nanogpt.skipped"
@@ -39,6 +49,7 @@ def build_app(commands: Iterable[Function] = COMMANDS) -> typer.Typer:
         help=_HELP,
         rich_markup_mode="rich",
         pretty_exceptions_enable=False,
+        add_completion=False,
         context_settings={
             "help_option_names": ["-h", "--help"],
             "token_normalize_func": lambda name: name.replace("_", "-"),
@@ -56,6 +67,12 @@ def _show_version(value: bool) -> None:
         raise typer.Exit
 
 
+def _show_completion(shell: Shell | None) -> None:
+    if shell is not None:
+        output.write_text(SCRIPTS[shell].lstrip())
+        raise typer.Exit
+
+
 def _root(
     quiet: QuietOpt = False,
     debug: DebugOpt = False,
@@ -67,11 +84,23 @@ def _root(
             is_eager=True,
             callback=_show_version,
             rich_help_panel=GENERAL,
-            help="Print the version.",
+            help="Print the version; nanogpt doctor prints more.",
         ),
     ] = False,
+    show_completion: Annotated[
+        Shell | None,
+        typer.Option(
+            "--show-completion",
+            is_eager=True,
+            callback=_show_completion,
+            rich_help_panel=GENERAL,
+            show_default=False,
+            help="Print a script that lets the shell complete commands, options and values; its "
+            "first line says where to put it.",
+        ),
+    ] = None,
 ) -> None:
-    del version
+    del version, show_completion
     output.configure(quiet=quiet, debug=debug)
 
 
@@ -114,7 +143,7 @@ class _PlainHelp:
         from rich.markup import escape
 
         for param in command.get_params(ctx):
-            if param.name in ("help", "install_completion", "show_completion"):
+            if param.name == "help":
                 param.rich_help_panel = GENERAL
         for part in (command, *command.params, *getattr(command, "commands", {}).values()):
             if getattr(part, "help", None):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from nanogpt_cli.commands.bench import bench
 from nanogpt_cli.commands.convert import convert
 from nanogpt_cli.commands.crop import crop
+from nanogpt_cli.commands.doctor import doctor
 from nanogpt_cli.commands.inspect import inspect
 from nanogpt_cli.commands.params import params
 from nanogpt_cli.commands.sample import sample
@@ -18,5 +19,6 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     convert,
     inspect,
     bench,
+    doctor,
 )
 """In --help order. A command's name is its function's, its help the docstring."""

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from nanogpt_cli import candidates
 from nanogpt_cli.inspection.behaviour import VIEWS
 
 PANEL = "With a prompt"
@@ -30,9 +31,10 @@ PromptOpt = Annotated[
         "--prompt",
         "-p",
         "--start",
-        help="Run the model on a text and look inside; FILE:path reads a file, - reads standard "
-        "input, an empty text is the start token, and FILE:x.bin is uint16 token ids such as "
-        "nanoGPT's val.bin.",
+        metavar="TEXT",
+        help="Run the model on a text and look inside; FILE:path reads it from a file, - from "
+        "standard input. FILE:x.bin is uint16 token ids such as nanoGPT's val.bin, and an empty "
+        "text is the start token alone.",
     ),
 ]
 ViewOpt = Annotated[
@@ -41,6 +43,7 @@ ViewOpt = Annotated[
         "--view",
         metavar="NAME",
         show_default="next",
+        autocompletion=candidates.named({view.name: view.help for view in VIEWS}),
         help="; ".join(f"{view.name}: {view.help}" for view in VIEWS) + ".",
     ),
 ]
@@ -68,14 +71,19 @@ HtmlOpt = Annotated[
 OPTIONS: Mapping[str, Any] = {
     "top": Annotated[
         int | None,
-        option("--top", metavar="N", show_default="10", help="next: rows of the table."),
+        option(
+            "--top",
+            metavar="N",
+            show_default="10",
+            help="next: how many of the likeliest tokens to list.",
+        ),
     ],
     "track": Annotated[
         str | None,
         option(
             "--track",
             metavar="TEXT",
-            help="next, lens: follow this token's rank and probability, too.",
+            help="next, lens: show the rank and probability of this token, too.",
         ),
     ],
     "stride": Annotated[
@@ -84,18 +92,24 @@ OPTIONS: Mapping[str, Any] = {
             "--stride",
             metavar="N",
             show_default="half of block_size",
-            help="surprisal: for a text longer than block_size, how far the window moves. Smaller "
-            "is slower and gives each token more context; 1 gives it all there is; block_size "
-            "scores whole windows side by side, as training does.",
+            help="surprisal: how far the window moves over a text longer than block_size, in "
+            "tokens. Smaller is slower and gives each token more context; 1 gives it all there is; "
+            "block_size scores whole windows side by side, as training does.",
         ),
     ],
     "layer": Annotated[
         int | None,
-        option("--layer", metavar="L", help="attention: only the heads of this layer, from 0."),
+        option(
+            "--layer", metavar="L", help="attention: only the heads of this layer, counted from 0."
+        ),
     ],
     "head": Annotated[
         int | None,
-        option("--head", metavar="H", help="attention, with --layer: draw where this head looks."),
+        option(
+            "--head",
+            metavar="H",
+            help="attention, with --layer: draw where this head looks, counted from 0.",
+        ),
     ],
     "average": Annotated[
         bool | None,
@@ -116,7 +130,7 @@ OPTIONS: Mapping[str, Any] = {
             "--against",
             metavar="TEXT",
             show_default="the mean of all",
-            help="contributions: the token whose logit it is compared with.",
+            help="contributions: the token that the answer's logit is compared with.",
         ),
     ],
     "position": Annotated[
@@ -125,8 +139,8 @@ OPTIONS: Mapping[str, Any] = {
             "--position",
             metavar="N",
             show_default="the last",
-            help="contributions: the token after which the answer would come, from 0; -1 is the "
-            "last.",
+            help="contributions: the token after which the answer would come, counted from 0; -1 "
+            "is the last.",
         ),
     ],
 }

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nanogpt_cli import options, output
+from nanogpt_cli import candidates, options, output
 from nanogpt_cli.commands.caches import cache_folder
 from nanogpt_cli.commands.sample import name_checkpoint
 
@@ -26,7 +26,8 @@ WeightsOpt = Annotated[
         envvar="NANOGPT_BENCH_DTYPE",
         rich_help_panel=options.MODEL,
         show_default=", ".join(WEIGHTS),
-        help="Number format of the weights; may be given several times.",
+        autocompletion=candidates.named(dict.fromkeys((*WEIGHTS, "bfloat16"), "")),
+        help="Number format of the weights. May be given several times: a row for each.",
     ),
 ]
 BatchSizesOpt = Annotated[
@@ -35,7 +36,7 @@ BatchSizesOpt = Annotated[
         "--batch-size",
         rich_help_panel=options.MODEL,
         show_default="1, 8",
-        help="Texts side by side; may be given several times.",
+        help="Texts decoded side by side. May be given several times: a row for each.",
     ),
 ]
 PromptTokensOpt = Annotated[
@@ -44,7 +45,7 @@ PromptTokensOpt = Annotated[
         "--prompt-tokens",
         rich_help_panel=options.MODEL,
         show_default="128, or a half of the model's positions",
-        help="Length of each prompt, of random ids.",
+        help="Length of each prompt, in tokens; they are random.",
     ),
 ]
 NewTokensOpt = Annotated[
@@ -58,7 +59,11 @@ NewTokensOpt = Annotated[
 ]
 RoundsOpt = Annotated[
     int,
-    typer.Option("--rounds", rich_help_panel=options.MODEL, help="Runs to take the median of."),
+    typer.Option(
+        "--rounds",
+        rich_help_panel=options.MODEL,
+        help="Runs of each row, of which the median is shown.",
+    ),
 ]
 
 
@@ -81,7 +86,10 @@ def bench(
     Each token must read all weights once, so memory bandwidth is the limit of decoding; it is
     measured beside every round.
 
-    Example: nanogpt bench gpt2 --dtype int8 --batch-size 1 --batch-size 32
+    Examples:
+
+        nanogpt bench demo
+        nanogpt bench gpt2 --dtype int8 --batch-size 1 --batch-size 32
     """
     from nanogpt_cli.checkpoints import open_checkpoint
     from nanogpt_cli.generation.bench import BenchPlan, run_bench

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -19,13 +20,16 @@ Target = Literal["nanogpt", "hf", "safetensors"]
 Dtype = Literal["float32", "bfloat16", "float16"]
 Activation = Literal["gelu", "gelu_tanh"]
 
-SourceArg = Annotated[
-    str,
-    typer.Argument(
-        metavar="SRC",
+SourceArg = Annotated[str, options.checkpoint_argument("SRC")]
+OutputOpt = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="PATH",
+        rich_help_panel=options.OUTPUT,
         show_default=False,
-        help="A ckpt.pt, a folder with one, a Hugging Face folder, a .safetensors file, a hub name "
-        "such as gpt2 or owner/name, or demo (the small model in the package).",
+        help="Where to write the result: a file, or a folder for hf. It must be given.",
     ),
 ]
 ToOpt = Annotated[
@@ -35,7 +39,8 @@ ToOpt = Annotated[
         rich_help_panel=options.OUTPUT,
         show_default="by the output's name",
         help="nanogpt: a ckpt.pt that stock nanoGPT loads. hf: a folder that transformers loads. "
-        "safetensors: one file with nanoGPT's names. By name: .pt, no ending, .safetensors.",
+        "safetensors: one file with nanoGPT's names. The endings .pt, none and .safetensors mean "
+        "these.",
     ),
 ]
 DtypeOpt = Annotated[
@@ -54,8 +59,8 @@ ActivationOpt = Annotated[
         "--activation",
         rich_help_panel=options.MODEL,
         show_default="the source's",
-        help="The MLP's function, where the source says it wrongly or not at all: gelu is exact "
-        "(nanoGPT), gelu_tanh its approximation (OpenAI's GPT-2).",
+        help="The MLP's function, for a source that says it wrongly or not at all. gelu: exact, as "
+        "nanoGPT's. gelu_tanh: the approximation of OpenAI's GPT-2.",
     ),
 ]
 WeightsOnlyOpt = Annotated[
@@ -63,7 +68,8 @@ WeightsOnlyOpt = Annotated[
     typer.Option(
         "--weights-only",
         rich_help_panel=options.MODEL,
-        help="Leave out the optimizer and other entries: a third of a training checkpoint's size.",
+        help="Leave out the optimizer and all other entries: the file has a third of the size, and "
+        "cannot resume training.",
     ),
 ]
 TrimVocabOpt = Annotated[
@@ -71,7 +77,8 @@ TrimVocabOpt = Annotated[
     typer.Option(
         "--trim-vocab",
         rich_help_panel=options.MODEL,
-        help="Drop the rows of the embedding that only pad it, which the tokenizer lacks.",
+        help="Drop the last rows of the embedding, of ids that the tokenizer lacks: they only pad "
+        "it.",
     ),
 ]
 FreshOptimizerOpt = Annotated[
@@ -79,7 +86,8 @@ FreshOptimizerOpt = Annotated[
     typer.Option(
         "--fresh-optimizer",
         rich_help_panel=options.MODEL,
-        help="Write a new AdamW state, so that train.py's resume can fine-tune the model.",
+        help="Add an AdamW state that has seen no step, so that train.py can resume and fine-tune "
+        "the model.",
     ),
 ]
 DropZeroBiasesOpt = Annotated[
@@ -87,7 +95,7 @@ DropZeroBiasesOpt = Annotated[
     typer.Option(
         "--drop-zero-biases",
         rich_help_panel=options.MODEL,
-        help="Write a model without biases (bias False) where all of them are zero.",
+        help="Write a model without biases (bias=False). All of them must be zero.",
     ),
 ]
 VerifyOpt = Annotated[
@@ -95,8 +103,8 @@ VerifyOpt = Annotated[
     typer.Option(
         "--verify/--no-verify",
         rich_help_panel=options.OUTPUT,
-        help="Read the result again and compare every tensor and the logits with the source's; "
-        "it is kept only if it is the same model.",
+        help="Read the result again, compare every tensor and the logits with the source's, and "
+        "keep it only if it is the same model.",
     ),
 ]
 DryRunOpt = Annotated[
@@ -109,7 +117,7 @@ DryRunOpt = Annotated[
 
 def convert(
     source: SourceArg,
-    output: options.OutputOpt = None,
+    output: OutputOpt = None,
     to: ToOpt = None,
     dtype: DtypeOpt = None,
     activation: ActivationOpt = None,
@@ -131,7 +139,11 @@ def convert(
     Nothing is lost by default: types, padded rows, an untied head and, from one .pt to another,
     the optimizer are kept.
 
-    Example: nanogpt convert gpt2 -o gpt2.pt
+    Examples:
+
+        nanogpt convert gpt2 -o gpt2.pt
+        nanogpt convert out/ckpt.pt -o my-gpt --to hf
+        nanogpt convert out/ckpt.pt -o small.safetensors --dtype bfloat16
     """
     from nanogpt_cli.commands.convert_progress import show_progress
     from nanogpt_cli.conversion import ConversionSettings, choose_target

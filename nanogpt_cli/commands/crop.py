@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 
 Dtype = Literal["float32", "bfloat16", "float16"]
 
+SourceArg = Annotated[str, options.checkpoint_argument()]
 BlockSizeOpt = Annotated[
     int,
     typer.Option(
         "--block-size",
         rich_help_panel=options.MODEL,
         show_default=False,
-        help="How many positions to keep: the first ones.",
+        help="The new context in tokens: how many positions to keep, from the first on.",
     ),
 ]
 WeightsOnlyOpt = Annotated[
@@ -30,8 +31,8 @@ WeightsOnlyOpt = Annotated[
     typer.Option(
         "--weights-only",
         rich_help_panel=options.MODEL,
-        help="Leave the optimizer out: a third of a training checkpoint's size, and enough to "
-        "sample from.",
+        help="Leave the optimizer out: the file has a third of the size, is enough to sample from, "
+        "and cannot resume training.",
     ),
 ]
 DtypeOpt = Annotated[
@@ -49,8 +50,8 @@ VerifyOpt = Annotated[
     typer.Option(
         "--verify/--no-verify",
         rich_help_panel=options.OUTPUT,
-        help="Read the result again and compare its logits with the source's over the kept "
-        "positions; it is kept only if they are the same.",
+        help="Read the result again, compare its logits with the source's over the kept positions, "
+        "and keep it only if they are equal.",
     ),
 ]
 DryRunOpt = Annotated[
@@ -62,7 +63,7 @@ DryRunOpt = Annotated[
 
 
 def crop(
-    checkpoint: options.CheckpointArg,
+    checkpoint: SourceArg,
     block_size: BlockSizeOpt,
     output: options.OutputOpt = None,
     weights_only: WeightsOnlyOpt = False,
@@ -79,7 +80,10 @@ def crop(
     else is kept bit for bit. The output is ckpt-256.pt beside ckpt.pt, unless --output says
     otherwise, and in the format of the input.
 
-    Example: nanogpt crop out/ckpt.pt --block-size 256
+    Examples:
+
+        nanogpt crop out/ckpt.pt --block-size 256
+        nanogpt crop gpt2 --block-size 512 --dtype bfloat16 -o gpt2-512
     """
     from nanogpt_cli import surgery
     from nanogpt_cli.checkpoints import open_checkpoint

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from nanogpt_cli import options, output
+from nanogpt_cli import candidates, options, output
 from nanogpt_cli.commands.behaviour import Request, show
 from nanogpt_cli.commands.behaviour_options import (
     HtmlOpt,
@@ -33,7 +33,8 @@ def _view_option(*flags: str, help: str, **more: Any) -> Any:
 
 
 TensorsOpt = Annotated[
-    bool, _view_option("--tensors", help="List every tensor: shape, elements, bytes, type.")
+    bool,
+    _view_option("--tensors", help="List every tensor: shape, elements, bytes, number format."),
 ]
 StatsOpt = Annotated[
     bool,
@@ -57,6 +58,7 @@ DiffOpt = Annotated[
         "--diff",
         metavar="OTHER",
         show_default=False,
+        autocompletion=candidates.checkpoints,
         help="Compare with another checkpoint, whatever its container, prefixes and order; "
         "exit 3 when the models differ.",
     ),
@@ -72,14 +74,19 @@ FilterOpt = Annotated[
 ]
 SortOpt = Annotated[
     Sort,
-    _view_option("--sort", help="With --tensors, --stats: the file's order, by name, or by size."),
+    _view_option(
+        "--sort",
+        help="With --tensors, --stats: in the file's order, by name, or the largest first.",
+    ),
 ]
 TreeOpt = Annotated[
     bool,
-    _view_option("--tree/--flat", help="With --tensors: modules with their sums, or one a row."),
+    _view_option(
+        "--tree/--flat", help="With --tensors: modules with their sums, or a tensor a row."
+    ),
 ]
 OptimizerOpt = Annotated[
-    bool, _view_option("--optimizer", help="With --tensors, --stats: the optimizer's, too.")
+    bool, _view_option("--optimizer", help="With --tensors, --stats: the optimizer's tensors, too.")
 ]
 DtypeOpt = Annotated[
     options.Dtype,
@@ -123,7 +130,11 @@ def inspect(
     Without a view, only names, shapes and settings are read. Nothing in a file is ever executed.
     With a prompt, the model is run on it and the view shows what it does, in raw numbers.
 
-    Example: nanogpt inspect out/ckpt.pt --prompt "To be" --view lens
+    Examples:
+
+        nanogpt inspect out/ckpt.pt --check
+        nanogpt inspect out/ckpt.pt --tensors --filter "*.attn.*"
+        nanogpt inspect demo --prompt "To be, or not to be" --view lens
     """
     from nanogpt_cli.checkpoints import open_checkpoint
     from nanogpt_cli.commands import inspect_views as views

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import typer
 
-from nanogpt_cli import options, output
+from nanogpt_cli import candidates, options, output
 from nanogpt_cli.accounting import PEAKS, RULES, ModelReport, Workload, name_hardware
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ ModelsArg = Annotated[
     typer.Argument(
         metavar="[CKPT | NAME]...",
         show_default=False,
+        autocompletion=candidates.checkpoints,
         help="A checkpoint of any kind, or gpt2, gpt2-medium, gpt2-large, gpt2-xl, distilgpt2, "
         "whose sizes are known without a file. Several are shown side by side.",
     ),
@@ -29,58 +30,77 @@ ModelsArg = Annotated[
 
 
 def _size_option(flag: str, help: str) -> Any:
-    return typer.Option(flag, rich_help_panel=options.MODEL, show_default=False, help=help)
+    return typer.Option(
+        flag, rich_help_panel=options.MODEL, show_default="the model's, else nanoGPT's", help=help
+    )
 
 
 def _training_option(flag: str, help: str, **more: Any) -> Any:
     return typer.Option(flag, rich_help_panel=TRAINING, help=help, **more)
 
 
-NLayerOpt = Annotated[int | None, _size_option("--n-layer", "Blocks.")]
+NLayerOpt = Annotated[int | None, _size_option("--n-layer", "Number of blocks.")]
 NHeadOpt = Annotated[
-    int | None, _size_option("--n-head", "Attention heads; no figure depends on them.")
+    int | None, _size_option("--n-head", "Number of attention heads; no figure depends on it.")
 ]
-NEmbdOpt = Annotated[int | None, _size_option("--n-embd", "Width of the residual stream.")]
-BlockSizeOpt = Annotated[int | None, _size_option("--block-size", "Longest context, in tokens.")]
-VocabSizeOpt = Annotated[int | None, _size_option("--vocab-size", "Rows of the embedding.")]
-BiasOpt = Annotated[bool | None, _size_option("--bias/--no-bias", "Biases in linear and norms.")]
+NEmbdOpt = Annotated[
+    int | None, _size_option("--n-embd", "Width of the residual stream, in numbers a token.")
+]
+BlockSizeOpt = Annotated[int | None, _size_option("--block-size", "Context, in tokens.")]
+VocabSizeOpt = Annotated[
+    int | None, _size_option("--vocab-size", "Rows of the embedding: token ids.")
+]
+BiasOpt = Annotated[
+    bool | None,
+    _size_option("--bias/--no-bias", "With or without biases in linear layers and norms."),
+]
 RuleOpt = Annotated[
     Rule | None,
     typer.Option(
         "--rule",
         rich_help_panel=options.OUTPUT,
         show_default=False,
-        help="Print one count alone, a model a line. total: a tied head once; nanogpt: without "
-        "wpe; non-embedding: without wte and wpe; state-dict: a tied head twice.",
+        help="Print one count of parameters alone, a model a line. total: a tied head once. "
+        "nanogpt: without wpe. non-embedding: without wte and wpe. state-dict: a tied head twice.",
     ),
 ]
 BatchSizeOpt = Annotated[
-    int, _training_option("--batch-size", "Sequences that the KV cache is for.")
+    int, _training_option("--batch-size", "Texts side by side, for the size of the KV cache.")
 ]
 GpuOpt = Annotated[
     str | None,
-    _training_option("--gpu", f"What it runs on: {', '.join(PEAKS)}.", show_default=False),
+    _training_option(
+        "--gpu",
+        f"The GPU that trains, for MFU and days: {', '.join(PEAKS)}.",
+        metavar="NAME",
+        show_default=False,
+        autocompletion=candidates.named(dict.fromkeys(PEAKS, "")),
+    ),
 ]
-GpusOpt = Annotated[int, _training_option("--gpus", "How many of them.")]
+GpusOpt = Annotated[int, _training_option("--gpus", "Number of GPUs that train together.")]
 PeakOpt = Annotated[
     float | None,
     _training_option(
         "--peak-tflops",
-        "Dense bfloat16 peak of one GPU that is not in the list.",
+        "Peak of one GPU in TFLOP/s, dense bfloat16, where --gpu does not know it.",
         show_default=False,
     ),
 ]
 StepTimeOpt = Annotated[
     float | None,
     _training_option(
-        "--step-time", "Seconds that a training step took: gives the MFU.", show_default=False
+        "--step-time",
+        "Seconds that one training step took; with a GPU it gives the MFU.",
+        metavar="SECONDS",
+        show_default=False,
     ),
 ]
 SequencesOpt = Annotated[
     int | None,
     _training_option(
         "--sequences",
-        "Sequences in that step over all GPUs: batch_size times gradient_accumulation_steps.",
+        "Sequences in that step over all GPUs: batch_size times gradient_accumulation_steps of "
+        "nanoGPT.",
         show_default="the batch size",
     ),
 ]
@@ -88,7 +108,7 @@ TokensOpt = Annotated[
     str | None,
     _training_option(
         "--tokens",
-        "Tokens to train on, such as 300B: gives the days that takes.",
+        "Tokens to train on, such as 300B or 9e9; with a GPU it gives the days that takes.",
         metavar="COUNT",
         show_default=False,
     ),
@@ -96,7 +116,10 @@ TokensOpt = Annotated[
 MfuOpt = Annotated[
     float | None,
     _training_option(
-        "--mfu", "Share of the peak to reckon with for that, such as 0.3.", show_default=False
+        "--mfu",
+        "Share of the peak to expect in training, 0 to 1, such as 0.3; for --tokens.",
+        metavar="SHARE",
+        show_default=False,
     ),
 ]
 
@@ -134,7 +157,11 @@ def params(
 
     The sizes come from a name, a checkpoint, or flags; flags beside a name override it.
 
-    Example: nanogpt params gpt2-xl --vocab-size 50304
+    Examples:
+
+        nanogpt params gpt2-xl --vocab-size 50304
+        nanogpt params gpt2 gpt2-medium gpt2-large gpt2-xl
+        nanogpt params gpt2 --gpu A100 --gpus 8 --tokens 300B --mfu 0.4
     """
     from nanogpt_cli.commands.params_models import parse_count, resolve
 

@@ -68,7 +68,11 @@ def sample(
     A token is drawn from the model's logits after, in this order: repetition penalty, temperature,
     top-k, top-p, min-p.
 
-    Example: nanogpt sample out/ckpt.pt --prompt "ROMEO:" --temperature 0.7 -m 200
+    Examples:
+
+        nanogpt sample --prompt "To be"
+        nanogpt sample out/ckpt.pt --prompt "ROMEO:" --temperature 0.7 -m 200
+        nanogpt sample gpt2 --prompts prompts.txt -o samples.jsonl
     """
     from nanogpt_cli.checkpoints import open_checkpoint
     from nanogpt_cli.generation.devices import use_threads

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -105,3 +107,53 @@ def use_threads(threads: int | None) -> None:
             hint="leave it out for as many as there are physical cores",
         )
     torch.set_num_threads(threads)
+
+
+@dataclass(frozen=True)
+class DeviceReport:
+    """A device of this machine, tried.
+
+    Args:
+        device: as --device names it.
+        description: its model, and what it can do.
+        status: "right": it multiplies matrices as it should; "wrong"; or "failed".
+        message: what went wrong; "" where nothing did.
+    """
+
+    device: str
+    description: str
+    status: str
+    message: str = ""
+
+
+def try_devices() -> tuple[DeviceReport, ...]:
+    """Return each device that is there, with whether it multiplies two small matrices right."""
+    found = [("cpu", f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}")]
+    if torch.cuda.is_available():
+        for number in range(torch.cuda.device_count()):
+            found.append((f"cuda:{number}", _describe_cuda(number)))
+    if torch.backends.mps.is_available():
+        found.append(("mps", "Metal"))
+    return tuple(_try(device, description) for device, description in found)
+
+
+def _describe_cuda(number: int) -> str:
+    facts = torch.cuda.get_device_properties(number)
+    gigabytes = facts.total_memory / 1e9
+    return f"{facts.name}, capability {facts.major}.{facts.minor}, {gigabytes:.1f} GB"
+
+
+def _try(device: str, description: str) -> DeviceReport:
+    """Compare with the product in whole numbers, which every number format holds exactly."""
+    a = torch.arange(64 * 48).reshape(64, 48) % 7 - 3
+    b = torch.arange(48 * 32).reshape(48, 32) % 5 - 2
+    try:
+        product = (a.float().to(device) @ b.float().to(device)).cpu()
+    except RuntimeError as error:  # of a driver, a library or the card
+        first = next(iter(str(error).splitlines()), "")
+        return DeviceReport(device, description, "failed", first)
+    wrong = int((product != (a @ b)).sum())
+    if wrong:
+        told = f"{wrong} of {product.numel()} elements of a product of matrices are wrong"
+        return DeviceReport(device, description, "wrong", told)
+    return DeviceReport(device, description, "right")

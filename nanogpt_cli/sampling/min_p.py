@@ -24,7 +24,8 @@ class MinP:
     default: ClassVar[float] = 0.0
     off: ClassVar[float] = 0.0
     help: ClassVar[str] = (
-        "Then from tokens at least this share as likely as the likeliest; 0 is off."
+        "Then draw from the tokens that are at least this share as likely as the likeliest one, "
+        "0 to 1; 0 is off."
     )
 
     min_p: float

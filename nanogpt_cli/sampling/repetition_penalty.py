@@ -27,7 +27,8 @@ class RepetitionPenalty:
     default: ClassVar[float] = 1.0
     off: ClassVar[float] = 1.0
     help: ClassVar[str] = (
-        "Before all else, make tokens that were there already less likely: 1 is off, 1.2 is much."
+        "Before all else, make tokens that the text holds already less likely: 1 is off, 1.2 is "
+        "much."
     )
 
     repetition_penalty: float

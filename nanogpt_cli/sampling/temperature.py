@@ -30,8 +30,8 @@ class Temperature:
     default: ClassVar[float] = 0.8
     off: ClassVar[float] = 1.0
     help: ClassVar[str] = (
-        "Below 1 is safer text, 1 is the model's own odds, above 1 is wilder; "
-        "0 is greedy: always the likeliest token."
+        "How freely to draw: below 1 is safer text, 1 is the model's own odds, above 1 is wilder; "
+        "0 always takes the likeliest token."
     )
 
     temperature: float

@@ -27,7 +27,7 @@ class TopK:
     short: ClassVar[str] = "k"
     default: ClassVar[float] = 200
     off: ClassVar[float] = 0
-    help: ClassVar[str] = "Draw from the k likeliest tokens only; 0 draws from all."
+    help: ClassVar[str] = "Draw from this many of the likeliest tokens; 0 draws from all."
 
     top_k: int
 

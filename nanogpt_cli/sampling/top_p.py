@@ -29,7 +29,7 @@ class TopP:
     default: ClassVar[float] = 1.0
     off: ClassVar[float] = 1.0
     help: ClassVar[str] = (
-        "Then from the likeliest tokens that together reach this share, 0 to 1; 1 is off."
+        "Then draw from the likeliest tokens whose probabilities reach this sum, 0 to 1; 1 is off."
     )
 
     top_p: float

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from nanogpt_cli.errors import UsageError
-from nanogpt_cli.generation.devices import choose_device, choose_dtype, use_threads
+from nanogpt_cli.generation.devices import choose_device, choose_dtype, try_devices, use_threads
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -116,3 +116,38 @@ def test_threads_that_no_machine_has_are_refused(threads: int) -> None:
     with pytest.raises(UsageError) as caught:
         use_threads(threads)
     assert caught.value.message == f"--threads {threads}: it must be 1 to 1024"
+
+
+def test_each_device_that_is_there_is_tried() -> None:
+    first, *others = try_devices()
+    assert (first.device, first.status, first.message) == ("cpu", "right", "")
+    assert torch.backends.cpu.get_cpu_capability() in first.description
+    assert bool(others) == (torch.cuda.is_available() or torch.backends.mps.is_available())
+
+
+def test_a_device_that_cannot_multiply_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    multiply = torch.Tensor.__matmul__
+
+    def broken(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        if a.dtype == torch.float32:
+            raise RuntimeError("no kernel image\nis available")
+        return multiply(a, b)
+
+    monkeypatch.setattr(torch.Tensor, "__matmul__", broken)
+    (first, *_) = try_devices()
+    assert (first.status, first.message) == ("failed", "no kernel image")
+
+
+def test_a_device_that_multiplies_wrong_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    multiply = torch.Tensor.__matmul__
+
+    def off(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        product = multiply(a, b)
+        if a.dtype == torch.float32:
+            product[0, :2] += 1
+        return product
+
+    monkeypatch.setattr(torch.Tensor, "__matmul__", off)
+    (first, *_) = try_devices()
+    assert first.status == "wrong"
+    assert first.message == "2 of 2048 elements of a product of matrices are wrong"
