@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
+from model_files import build as build_file
+from model_files import save_nanogpt
 from torch import nn
 
 from nanogpt_cli.errors import ConfigError
-from nanogpt_cli.model import GPT, GPTConfig
+from nanogpt_cli.model import GPT, GPTConfig, LayerNorm
 
 TINY = {"block_size": 16, "vocab_size": 37, "n_layer": 3, "n_head": 5, "n_embd": 20}
 
@@ -126,6 +129,27 @@ def test_dropout_is_off_in_eval_and_on_in_training_on_both_paths() -> None:
         assert not torch.equal(model(idx)[0], model(idx)[0])
 
 
+def test_a_norm_adds_1e_5_to_the_variance() -> None:
+    norm = LayerNorm(2, bias=True)
+    x = torch.tensor([[1.0, -1.0]]) * math.sqrt(1e-5)  # a variance as large as epsilon
+    torch.testing.assert_close(norm(x), torch.tensor([[1.0, -1.0]]) / math.sqrt(2))
+
+
+def test_dropout_is_in_nanogpts_five_places() -> None:
+    """Where everything is dropped, what is left tells where that was done."""
+    x = torch.randn(2, 7, 20, generator=torch.Generator().manual_seed(1))
+    for attention in ("sdpa", "manual"):
+        model = build(dropout=1.0, attention=attention).train()
+        assert not model(some_ids(2, 7))[0].any()  # the embeddings', and the two of each block
+        block = model.blocks[0]
+        nn.init.ones_(block.attn.c_proj.bias)
+        nn.init.ones_(block.mlp.c_proj.bias)
+        assert not block.attn(x).any()
+        assert not block.mlp(x).any()
+        block.attn.resid_dropout.p = 0.0
+        assert block.attn(x).eq(1).all()  # the weights' own: no value comes through
+
+
 def test_no_position_sees_a_later_one() -> None:
     model, idx = build(), some_ids(1, 12)
     changed = idx.clone()
@@ -144,10 +168,27 @@ def test_crop_keeps_the_first_positions_and_their_logits(attention: str) -> None
     assert torch.equal(model(idx, idx)[0], before)
     assert torch.equal(model.transformer.wpe.weight, rows)
     assert model.transformer.wpe.weight.untyped_storage().nbytes() == 6 * 20 * 4
+    assert model.transformer.wpe.num_embeddings == 6
     if attention == "manual":
         assert model.blocks[0].attn.bias.shape == (1, 1, 6, 6)
+        assert model.blocks[0].attn.bias.untyped_storage().nbytes() == 6 * 6 * 4
+    model.crop_block_size(6)
+    assert torch.equal(model(idx, idx)[0], before)
     with pytest.raises(AssertionError, match="grow block_size from 6 to 7"):
         model.crop_block_size(7)
+
+
+def test_from_pretrained_overrides_dropout_wherever_it_acts(tmp_path: Path) -> None:
+    path = str(save_nanogpt(tmp_path / "ckpt.pt", build_file()))
+    model = GPT.from_pretrained(path, {"dropout": 0.25})
+    kept = GPT.from_pretrained(path)
+    for made, dropout in ((model, 0.25), (kept, 0.0)):
+        places = [module.p for module in made.modules() if isinstance(module, nn.Dropout)]
+        assert places == [dropout] * (1 + 3 * made.config.n_layer)
+        assert [block.attn.dropout for block in made.blocks] == [dropout] * made.config.n_layer
+        assert made.config.dropout == dropout
+    with pytest.raises(AssertionError, match=r"not \['bias', 'dropout'\]"):
+        GPT.from_pretrained(path, {"dropout": 0.25, "bias": False})
 
 
 def test_optimizer_decays_matrices_alone() -> None:
@@ -160,6 +201,9 @@ def test_optimizer_decays_matrices_alone() -> None:
     assert len(decayed["params"]) == 2 + 4 * 3
     assert sum(len(g["params"]) for g in optimizer.param_groups) == len(list(model.parameters()))
     assert optimizer.defaults["betas"] == (0.9, 0.95)
+    assert not optimizer.defaults["fused"]
+    fused = model.configure_optimizers(0.1, 1e-3, (0.9, 0.95), "cuda")
+    assert fused.defaults["fused"]
 
 
 def test_mfu_is_flops_over_an_a100s_peak() -> None:
@@ -182,6 +226,15 @@ def test_generate_is_nanogpts_loop() -> None:
         probabilities = torch.where(logits < kth, -torch.inf, logits).softmax(-1)
         expected = torch.cat((expected, torch.multinomial(probabilities, 1)), 1)
     assert torch.equal(produced, expected)
+
+
+def test_generate_takes_a_top_k_beyond_the_vocabulary_for_all_of_it() -> None:
+    model, idx = build(), some_ids(1, 3)
+    texts = []
+    for top_k in (None, 37, 38):
+        torch.manual_seed(5)
+        texts.append(model.generate(idx, 10, top_k=top_k).tolist())
+    assert texts[0] == texts[1] == texts[2]
 
 
 def test_generate_at_zero_takes_the_lowest_of_equal_logits() -> None:
