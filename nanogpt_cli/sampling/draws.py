@@ -93,6 +93,5 @@ def _draw_from(kept: Tensor, uniforms: Sequence[float]) -> Tensor:
     cumulative = (kept - kept.amax(dim=-1, keepdim=True)).exp().cumsum(dim=-1)
     total = cumulative[:, -1:]
     chance = torch.tensor(uniforms, dtype=torch.float64, device=kept.device).unsqueeze(-1)
-    # Rounding may lift a product to the total itself, which no id's interval holds.
-    targets = torch.minimum(chance * total, torch.nextafter(total, torch.zeros_like(total)))
-    return torch.searchsorted(cumulative, targets, right=True).squeeze(-1)
+    # However it is rounded, a float64 below 1 times the total is below the total.
+    return torch.searchsorted(cumulative, chance * total, right=True).squeeze(-1)

@@ -212,6 +212,17 @@ def test_the_draw_is_the_inverse_of_the_cumulative_distribution() -> None:
     assert draw(logits.expand(6, -1), uniforms).tolist() == [0, 0, 2, 2, 3, 3]
 
 
+def test_an_interval_begins_with_its_id_and_a_filtered_id_has_none() -> None:
+    logits = torch.tensor([[0.0, 0.0, 0.0, 0.0], [-INF, 0.0, -INF, 0.0]])
+    for step, ids in enumerate([[0, 1], [1, 1], [2, 3], [3, 3]]):
+        assert draw(logits, [step / 4, step / 4]).tolist() == ids
+
+
+def test_an_id_that_float32_sums_would_lose_is_drawn_as_often_as_it_is_likely() -> None:
+    logits = torch.tensor([[0.0, math.log(2.0**-30)]] * 3)
+    assert draw(logits, [1 - 2.0**-29, 1 - 2.0**-31, 1 - 2.0**-53]).tolist() == [0, 1, 1]
+
+
 def test_the_largest_uniform_never_lands_on_a_filtered_id() -> None:
     logits = torch.tensor([[0.1, 0.2, 0.3, -INF, -INF], [-INF, -INF, 0.0, -INF, 5.0]])
     assert draw(logits, [1 - 2.0**-53] * 2).tolist() == [2, 4]
