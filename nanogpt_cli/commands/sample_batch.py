@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -50,9 +49,6 @@ def run(job: BatchJob, session: Session, settings: SampleSettings) -> None:
                 settings,
                 wanted=_every if written is None else written.lacks,
                 batch_size=job.batch_size,
-                new_tokens=math.inf
-                if rows is None
-                else rows * settings.num_samples * settings.max_new_tokens,
                 tally=tally,
             )
             there = (lambda: 0) if written is None else (lambda: written.met)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -101,7 +100,6 @@ def sample_rows(
     *,
     wanted: Callable[[PromptRow, int], bool] = lambda _row, _index: True,
     batch_size: int | None = None,
-    new_tokens: float = math.inf,
     tally: Tally | None = None,
 ) -> Iterator[SampleRow]:
     """Yield each row's samples, in the order of rows, then of samples.
@@ -115,13 +113,12 @@ def sample_rows(
         settings: `rng` is "per-sample"; the seed is that of the rows without their own.
         wanted: whether to make a row's sample of a number.
         batch_size: samples side by side, at most; None for what memory allows.
-        new_tokens: how many there may be to make in all: many earn a compiled step.
         tally: kept up to date.
 
     Raises:
         NanoGPTError: a fault of the model; what is wrong with a row becomes a row instead.
     """
-    return _Batch(session, settings, wanted, tally or Tally()).run(rows, batch_size, new_tokens)
+    return _Batch(session, settings, wanted, tally or Tally()).run(rows, batch_size)
 
 
 class _Batch:
@@ -144,15 +141,13 @@ class _Batch:
         """Return whether the engine may let a request go: all but those on their way."""
         return number not in self.live
 
-    def run(
-        self, rows: Iterable[PromptRow], batch_size: int | None, new_tokens: float
-    ) -> Iterator[SampleRow]:
+    def run(self, rows: Iterable[PromptRow], batch_size: int | None) -> Iterator[SampleRow]:
         samples = self._samples(rows)
         while not self.exhausted:
             requests = self._requests(samples)
             first = next(requests, None)
             if first is not None:
-                self.session.prepare(new_tokens)
+                self.session.prepare()  # compiled, if it can be: rows must not feel each other
                 tokens = self.session.generate(
                     chain((first,), requests), self.settings, stopped=self, batch_size=batch_size
                 )
