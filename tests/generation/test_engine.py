@@ -109,6 +109,23 @@ def test_a_large_vocabulary_makes_batches_smaller(monkeypatch: pytest.MonkeyPatc
     assert rows == [2, 2, 1]
 
 
+@pytest.mark.parametrize(("spare", "side_by_side"), [(0, [3, 2]), (-1, [2, 2, 1])])
+def test_the_memory_of_texts_is_their_caches_and_draws(
+    spare: int, side_by_side: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys and values of 2 layers, 24 wide, for 3 + 1 positions; 32 bytes an id to draw."""
+    rows: list[int] = []
+
+    def watched(logits: torch.Tensor, uniforms: list[float], _seen: torch.Tensor) -> torch.Tensor:
+        rows.append(len(uniforms))
+        return logits.argmax(dim=-1)
+
+    text = 2 * 2 * 24 * 4 * 4 + 32 * 31
+    monkeypatch.setattr("nanogpt_cli.generation.texts.MEMORY_BUDGET_BYTES", 3 * text + spare)
+    run(build(), [3, 1, 4], watched, 5, 1)  # type: ignore[arg-type]
+    assert rows == side_by_side
+
+
 def test_top_k_of_one_is_greedy() -> None:
     model = build()
     assert run(model, [3], Sampler(build_filters({"top_k": 1})), 1, 40) == run(
@@ -211,6 +228,20 @@ def test_want_of_memory_makes_batches_smaller_and_changes_no_text(batch_size: in
     expected = complete(plenty, prompts, sampler, max_new_tokens=30)
     found = complete(scarce, prompts, sampler, max_new_tokens=30, batch_size=batch_size)
     assert found == expected
+
+
+def test_a_text_that_was_put_off_gets_room_for_what_is_left_of_it() -> None:
+    class Counted(Scarce):
+        def open(self, capacity: int) -> TextCache:
+            asked.append(capacity)
+            return super().open(capacity)
+
+    asked: list[int] = []
+    model = build(block_size=64)
+    step = Counted(store_weights(model, "float32"), library(), 1)
+    complete(Engine(model, step), [[1], [2], [3], [4]], GREEDY, max_new_tokens=6)
+    assert len(asked) > 4
+    assert set(asked) == {7}
 
 
 def test_other_faults_of_a_step_are_not_taken_for_want_of_memory() -> None:

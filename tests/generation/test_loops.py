@@ -28,6 +28,7 @@ def letters(text: str) -> list[int]:
         ([1, 1, 2] * 16, Loop(3, 16)),
         ([7] * 128, Loop(1, 128)),
         (VARIED + list(range(1000)) * 4, Loop(1000, 4)),
+        (list(range(9000)) + SENTENCE * 4, Loop(13, 4)),
     ],
 )
 def test_an_end_that_comes_back_four_times_is_a_loop(ids: list[int], found: Loop) -> None:
@@ -44,6 +45,7 @@ def test_an_end_that_comes_back_four_times_is_a_loop(ids: list[int], found: Loop
         [1, 2] * 23 + [1],  # 47 tokens
         [7] * 127,  # a rule across the page
         SENTENCE * 40 + [1, 2, 3],  # it got out
+        list(range(1025)) * 4,  # too long a stretch to be looked for
         letters("Never, never, never, never, never! Pray you, undo this button"),
         letters("And my poor fool is hang'd! No, no, no life! Never, never, never, never, never!"),
         letters("| 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 |"),

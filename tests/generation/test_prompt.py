@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -14,6 +15,7 @@ from nanogpt_cli.errors import NanoGPTError, UsageError
 from nanogpt_cli.generation import prompt as module
 from nanogpt_cli.generation.prompt import Prompt, PromptText, encode_prompt, read_prompt
 from nanogpt_cli.tokenizers.base import Tokenizer
+from nanogpt_cli.tokenizers.char import CharTokenizer
 from nanogpt_cli.tokenizers.gpt2 import KIND as GPT2
 from nanogpt_cli.tokenizers.ids import IdsTokenizer
 from nanogpt_cli.tokenizers.search import find_tokenizer
@@ -106,6 +108,23 @@ def test_a_pipe_that_sends_nothing_is_not_waited_for(
     assert (read.text, read.given, len(read.notes)) == ("\n", False, 1)
 
 
+def test_a_socket_is_read_like_a_pipe() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall("héllo\n".encode())
+        theirs.shutdown(socket.SHUT_WR)
+        with ours.makefile("rb") as stdin:
+            assert read_prompt(None, stdin) == PromptText("héllo\n")
+
+
+def test_what_is_typed_into_a_terminal_is_no_prompt() -> None:
+    ours, theirs = os.openpty()
+    with os.fdopen(ours, "wb") as writer, os.fdopen(theirs, "rb") as terminal:
+        writer.write(b"typed\n\x04")
+        writer.flush()
+        assert read_prompt(None, terminal) == PromptText("\n", given=False)
+
+
 def test_an_explicit_prompt_leaves_stdin_alone(pipe: tuple[BinaryIO, BinaryIO]) -> None:
     assert read_prompt("text", pipe[0]) == PromptText("text")
 
@@ -161,6 +180,23 @@ def test_a_prompt_beyond_block_size_is_noted(gpt2: Tokenizer) -> None:
     assert encode("a" + " a" * 16, gpt2).notes == (
         "the prompt has 17 tokens and the model sees the last 16 of them",
     )
+
+
+def test_a_prompt_that_fills_block_size_is_not_noted(gpt2: Tokenizer) -> None:
+    assert encode("a" + " a" * 15, gpt2).notes == ()
+
+
+def test_the_models_last_id_is_one_that_it_has(gpt2: Tokenizer) -> None:
+    assert encode("hello", gpt2, vocab_size=31374).ids == (31373,)
+    with pytest.raises(NanoGPTError, match="31373 ids end at 31372"):
+        encode("hello", gpt2, vocab_size=31373)
+
+
+def test_a_table_of_characters_knows_spaces_and_refuses_what_it_lacks() -> None:
+    letters = CharTokenizer({0: " ", 1: "a"}, "the table")
+    assert encode("a ", letters, vocab_size=2) == Prompt("a ", (1, 0))
+    with pytest.raises(UsageError, match="U\\+00E9"):
+        encode("é", letters, vocab_size=2)
 
 
 def test_an_id_that_the_model_lacks_is_named_with_its_text(gpt2: Tokenizer) -> None:

@@ -127,6 +127,12 @@ def test_a_first_line_that_could_be_either_is_refused(first: str | bytes, found:
         ('{"prompt": "a", "seed": true}', "'seed' is true or false: it must be a whole number"),
         ('{"prompt": "a", "seed": 1.0}', "'seed' is a number: it must be a whole number"),
         ('{"prompt": "a", "id": 1.5}', "'id' is a number: it must be text or a whole number"),
+        ('{"prompt": "a", "id": true}', "'id' is true or false: it must be text or a whole number"),
+        ('{"prompt": null, "seed": "5", "id": 1.5}', "'prompt' is null: it must be text"),
+        (
+            '{"prompt": "a", "seed": 1.5, "id": 2.5}',
+            "'seed' is a number: it must be a whole number",
+        ),
         ('{"prompt": "a", "id": ["b"]}', "'id' is a list: it must be text or a whole number"),
         ("[" * 100_000, "the line is JSON with too long a number, or nested too deeply"),
         (
@@ -162,6 +168,13 @@ def test_keys_without_a_meaning_are_remembered() -> None:
     assert list(reader.passed_over) == ["x"]
     assert [row.prompt for row in reader] == ["a", "b"]
     assert list(reader.passed_over) == ["x", "y"]
+
+
+def test_of_many_keys_without_a_meaning_a_hundred_are_remembered() -> None:
+    lines = [json.dumps({"prompt": "a", f"x{number}": 1}) for number in range(102)]
+    reader = PromptReader(stream("\n".join(lines)), "f")
+    assert len(list(reader)) == 102
+    assert list(reader.passed_over) == [f"x{number}" for number in range(100)]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])

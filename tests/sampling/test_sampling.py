@@ -306,3 +306,13 @@ def test_a_large_vocabulary_is_narrowed_without_a_trace(
     assert sampler(logits, uniforms, seen).tolist() == draw(whole, uniforms).tolist()
     greedy = Sampler(filters, greedy=True, forbidden=mask)
     assert greedy(logits, uniforms, seen).tolist() == whole.argmax(dim=-1).tolist()
+
+
+def test_a_filter_after_top_k_is_told_what_was_seen() -> None:
+    """In a vocabulary that is narrowed, the seen ids are narrowed alike."""
+    logits = torch.zeros(2, 6000)
+    logits[:, 4000], logits[:, 5000] = 3.0, 2.0
+    seen = torch.zeros(2, 6000, dtype=torch.bool)
+    seen[0, 4000] = True
+    sampler = Sampler((TopK(2), RepetitionPenalty(2.0)), greedy=True)
+    assert sampler(logits, [0.0, 0.0], seen).tolist() == [5000, 4000]
