@@ -45,6 +45,6 @@ class TopP:
         ordered, ids = logits.sort(dim=-1, descending=True, stable=True)
         probabilities = ordered.softmax(dim=-1)
         before = probabilities.cumsum(dim=-1) - probabilities
-        kept = (before < self.top_p - ROUNDING) & (ordered > -math.inf)
+        kept = before < self.top_p - ROUNDING
         kept[:, 0] = True
         return logits.masked_fill(~kept.scatter(-1, ids, kept), -math.inf)

@@ -145,6 +145,11 @@ def test_top_p_keeps_the_id_that_crosses_p(p: float, kept: int) -> None:
     assert survivors(TopP(p), *logits) == sorted([1, 3, 0, 2][:kept])
 
 
+@pytest.mark.parametrize(("n", "p"), [(10, 0.6), (20, 0.3), (50, 0.1), (500, 0.004)])
+def test_top_p_is_reached_by_a_sum_that_only_rounding_keeps_below_it(n: int, p: float) -> None:
+    assert survivors(TopP(p), *[0.0] * n) == list(range(round(n * p)))
+
+
 def test_top_p_keeps_the_lowest_of_equal_ids() -> None:
     assert survivors(TopP(0.4), 0.0, 0.0, 0.0, 0.0, 0.0) == [0, 1]
 
