@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import signal
@@ -285,7 +286,12 @@ ROOM = "hint: use a smaller model, fewer at once, or a --device that has more\n"
         ("no", 3, "error: they differ\n"),
         ("exit", 3, ""),
         ("interrupt", 130, "interrupted\n"),
-        ("missing", 1, "error: '/nonexistent/file': No such file or directory\n"),
+        (
+            "missing",
+            1,
+            "error: '/nonexistent/file': No such file or directory\n"
+            "hint: check the spelling of the path\n",
+        ),
         ("memory", 1, f"error: not enough memory\n{ROOM}"),
         ("cuda", 1, f"error: not enough memory for another 2.50 GiB\n{ROOM}"),
         ("linux", 1, f"error: not enough memory for another 9 b\n{ROOM}"),
@@ -393,6 +399,10 @@ def test_only_what_a_user_can_meet_has_an_explanation() -> None:
     assert explain(ValueError("x")) is None
     assert explain(AssertionError("x")) is None
     assert explain(RuntimeError("x")) is None
+    full = CheckpointError("cannot write 'x'")
+    full.__cause__ = OSError(errno.ENOSPC, "No space left on device")
+    assert explain(full) is full
+    assert full.hint == "make room on the disk, or write to another"
     told = explain(UsageError("no"))
     assert told is not None
     assert told.exit_code == 2
@@ -556,9 +566,10 @@ def test_a_full_disk_is_told(words: list[str]) -> None:
     with Path("/dev/full").open("wb") as full:
         code, _, err = talk(*words, out=full.fileno())
     assert code == 1
-    assert err.startswith(b"error: cannot write")
-    assert err.endswith(b"No space left on device\n")
-    assert err.count(b"\n") == 1
+    said, hint = err.splitlines()
+    assert said.startswith(b"error: cannot write")
+    assert said.endswith(b"No space left on device")
+    assert hint == b"hint: make room on the disk, or write to another"
 
 
 def test_without_any_stdout() -> None:

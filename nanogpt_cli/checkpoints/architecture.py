@@ -24,6 +24,9 @@ from nanogpt_cli.errors import CheckpointError, UsageError, name_some
 SIZES = ("block_size", "vocab_size", "n_layer", "n_head", "n_embd")
 FLOATS = ("float32", "float16", "bfloat16", "float64")
 
+TWO_MODELS = "weights and settings are of different models: get both from one place again"
+NO_CARRIED_MODEL = "nanogpt reads nanoGPT, GPT-2, minGPT and build-nanogpt weights"
+
 
 @dataclass(frozen=True)
 class Weight:
@@ -212,7 +215,8 @@ def _config(
             sizes[name], sources[name] = value, "file"
     if sizes["n_layer"] > len(weights):
         raise CheckpointError(
-            f"the file's n_layer is {sizes['n_layer']}, and it holds {len(weights)} weights in all"
+            f"the file's n_layer is {sizes['n_layer']}, and it holds {len(weights)} weights in all",
+            hint=TWO_MODELS,
         )
     if n_head is not None:
         if "n_head" in sizes and sizes["n_head"] != n_head:
@@ -247,10 +251,15 @@ def _config(
 def _sizes_from_shapes(weights: Mapping[str, Weight]) -> dict[str, int]:
     for name in (WTE, WPE):
         if name not in weights:
-            raise CheckpointError(f"missing weight {name!r}: it gives the model's sizes")
+            raise CheckpointError(
+                f"missing weight {name!r}: it gives the model's sizes",
+                hint="save the whole model's state_dict(), embeddings too",
+            )
         if len(weights[name].shape) != 2:
             found = list(weights[name].shape)
-            raise CheckpointError(f"{name!r} has shape {found}: it must have two axes")
+            raise CheckpointError(
+                f"{name!r} has shape {found}: it must have two axes", hint=NO_CARRIED_MODEL
+            )
     layers = {
         part
         for name in weights
@@ -270,12 +279,18 @@ def _stated_size(stated: Mapping[str, object], name: str) -> int | None:
         return None
     if isinstance(value, TensorInfo):
         if value.numel != 1:
-            raise CheckpointError(f"the file's {name} is a tensor of shape {list(value.shape)}")
+            raise CheckpointError(
+                f"the file's {name} is a tensor of shape {list(value.shape)}, not an integer",
+                hint="save it as a plain number in model_args",
+            )
         value = read_scalar(value)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise CheckpointError(f"the file's {name} is {value!r}: it must be an integer")
+        raise CheckpointError(
+            f"the file's {name} is {value!r}: it must be an integer",
+            hint="save it as a plain number in model_args",
+        )
     return value
 
 
@@ -309,13 +324,15 @@ def _check(weights: Mapping[str, Weight], config: GPTConfig) -> None:
         name = wrong[0]
         raise CheckpointError(
             f"{name!r} has shape {list(weights[name].shape)}, and the file's config wants "
-            f"{list(expected[name])}; {_count(len(wrong), 'tensor')} of {len(expected)} differ so"
+            f"{list(expected[name])}; {_count(len(wrong), 'tensor')} of {len(expected)} differ so",
+            hint=TWO_MODELS,
         )
     unfit = [name for name, weight in weights.items() if weight.info.dtype not in FLOATS]
     if unfit:
         dtype = weights[unfit[0]].info.dtype
         raise CheckpointError(
-            f"{unfit[0]!r} is of type {dtype}: weights must be {', '.join(FLOATS)}"
+            f"{unfit[0]!r} is of type {dtype}: weights must be {', '.join(FLOATS)}",
+            hint="quantized weights are not read: use the model that they were made from",
         )
 
 

@@ -57,7 +57,10 @@ def open_envelope(contents: Contents) -> Envelope:
     root = _as_mapping(contents.root)
     if root is None:
         kind = _kind(contents.root)
-        raise CheckpointError(f"the file holds {kind}, not a state dict or a checkpoint dict")
+        raise CheckpointError(
+            f"the file holds {kind}, not a state dict or a checkpoint dict",
+            hint="a checkpoint is written by torch.save({'model': model.state_dict()}, path)",
+        )
     if (bare := _state_dict(root)) is not None:
         own = _own(contents.metadata)
         return Envelope(bare, "bare", model_args=_own_args(contents.metadata), own=own)
@@ -148,7 +151,10 @@ def _own(mapping: Mapping[str, object]) -> dict[str, object]:
         return {}
     if activation not in ACTIVATIONS:
         known = ", ".join(ACTIVATIONS)
-        raise CheckpointError(f"the file names activation {activation!r}: known are {known}")
+        raise CheckpointError(
+            f"the file names activation {activation!r}: known are {known}",
+            hint="a newer nanogpt may have written it: update nanogpt-cli",
+        )
     return {"activation": activation}
 
 

@@ -28,6 +28,10 @@ def map_file(path: Path) -> Iterator[mmap.mmap]:
         yield data
 
 
+DAMAGED = "the file is damaged, or of a kind that is not read: copy or download it again"
+"""What to do about a file whose parts do not fit together."""
+
+
 @contextmanager
 def errors_name(path: Path) -> Iterator[None]:
     """Name the file in what goes wrong while it is read.
@@ -38,6 +42,7 @@ def errors_name(path: Path) -> Iterator[None]:
     try:
         yield
     except CheckpointError as error:
-        raise CheckpointError(f"cannot read {str(path)!r}: {error.message}", error.hint) from error
+        hint = error.hint or DAMAGED
+        raise CheckpointError(f"cannot read {str(path)!r}: {error.message}", hint) from error
     except OSError as error:
         raise CheckpointError(f"cannot read {str(path)!r}: {error.strerror or error}") from error

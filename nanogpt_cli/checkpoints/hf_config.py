@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from nanogpt_cli.checkpoints.files import DAMAGED
 from nanogpt_cli.config import ACTIVATIONS
 from nanogpt_cli.errors import CheckpointError, name_some
 
@@ -104,7 +105,7 @@ def load_json(path: Path, limit: int) -> dict[str, object]:
     try:
         size = path.stat().st_size
         if size > limit:
-            raise CheckpointError(f"{str(path)!r} has {size} bytes: the limit is {limit}")
+            raise CheckpointError(f"{str(path)!r} has {size} bytes: the limit is {limit}", DAMAGED)
         text = path.read_bytes()
     except OSError as error:
         raise CheckpointError(f"cannot read {str(path)!r}: {error.strerror}") from error
@@ -112,11 +113,13 @@ def load_json(path: Path, limit: int) -> dict[str, object]:
         # A ValueError of this call is about the text: bad JSON, bad UTF-8, a number too long.
         value = json.loads(text)
     except RecursionError:
-        raise CheckpointError(f"{str(path)!r} is not valid: JSON nested too deeply") from None
+        raise CheckpointError(
+            f"{str(path)!r} is not valid: JSON nested too deeply", DAMAGED
+        ) from None
     except ValueError as error:
-        raise CheckpointError(f"{str(path)!r} is not valid JSON: {error}") from error
+        raise CheckpointError(f"{str(path)!r} is not valid JSON: {error}", DAMAGED) from error
     if not isinstance(value, dict):
-        raise CheckpointError(f"{str(path)!r} does not hold a JSON object")
+        raise CheckpointError(f"{str(path)!r} does not hold a JSON object", DAMAGED)
     return value
 
 
@@ -153,7 +156,10 @@ def gpt2_settings(config: Mapping[str, object]) -> HFSettings:
 
 
 def _refusal(field: str, value: object, limit: str) -> CheckpointError:
-    return CheckpointError(f"config.json has {field} {value!r}: {limit}")
+    return CheckpointError(
+        f"config.json has {field} {value!r}: {limit}",
+        hint="plain GPT-2 models alone are run: where config.json is wrong, correct it",
+    )
 
 
 def _check_kind(config: Mapping[str, object]) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from nanogpt_cli.checkpoints.contents import Contents
+from nanogpt_cli.checkpoints.files import DAMAGED
 from nanogpt_cli.checkpoints.hf_config import CONFIG_NAME, load_json, read_hf_config
 from nanogpt_cli.checkpoints.impostors import explain
 from nanogpt_cli.checkpoints.safetensors_file import SafetensorsFile
@@ -83,12 +84,13 @@ def read_index(path: Path) -> dict[str, str]:
     """
     weight_map = load_json(path, INDEX_LIMIT).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
-        raise CheckpointError(f"{str(path)!r} has no weight_map")
+        raise CheckpointError(f"{str(path)!r} has no weight_map", DAMAGED)
     for key, name in weight_map.items():
         if not is_plain_name(name):
             raise CheckpointError(
                 f"{str(path)!r} puts tensor {key!r} in {name!r}: "
-                "a shard must be a plain file name in the same folder"
+                "a shard must be a plain file name in the same folder",
+                DAMAGED,
             )
     return weight_map
 
@@ -143,7 +145,7 @@ def _check_shard(part: Contents, expected: set[str]) -> None:
 
 def _tensors(part: Contents) -> Mapping[str, object]:
     if not isinstance(part.root, dict):
-        raise CheckpointError(f"{str(part.path)!r} does not hold a state dict")
+        raise CheckpointError(f"{str(part.path)!r} does not hold a state dict", DAMAGED)
     return part.root
 
 

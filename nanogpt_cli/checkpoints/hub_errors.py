@@ -43,7 +43,10 @@ def explain(error: Exception, model: str, name: str) -> NanoGPTError | None:
         cause = error.__cause__
         return broken_off(model, name, cause if isinstance(cause, Exception) else error)
     if isinstance(error, errors.HFValidationError):
-        return UsageError(f"{model} is no name that a model can have: {_first_line(error)}")
+        return UsageError(
+            f"{model} is no name that a model can have: {_first_line(error)}",
+            hint="give owner/name as the model's page on the hub shows it",
+        )
     if isinstance(error, errors.HfHubHTTPError):
         return _refused(error, model, name)
     if isinstance(error, UserWarning) and str(error).startswith(FULL_DISK):
@@ -99,7 +102,10 @@ def _refused(error: Exception, model: str, name: str) -> NanoGPTError:
             hint="give a branch, tag or commit that the model's page lists",
         )
     if isinstance(error, errors.EntryNotFoundError):
-        return NanoGPTError(f"{model} has no {name!r} on the hub")
+        return NanoGPTError(
+            f"{model} has no {name!r} on the hub",
+            hint="its page lists the files: one that can be read may be downloaded by hand",
+        )
     if status in (401, 403):
         return NanoGPTError(f"the hub refuses {name!r} of {model} (HTTP {status})", hint=LOG_IN)
     later = "try again later" if status == 429 or status >= 500 else LOCAL_WAY

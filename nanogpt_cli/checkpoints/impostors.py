@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from nanogpt_cli import pickles
-from nanogpt_cli.checkpoints.files import map_file
+from nanogpt_cli.checkpoints.files import DAMAGED, map_file
 from nanogpt_cli.checkpoints.zips import LOCAL_SIGNATURE, read_directory
 from nanogpt_cli.errors import CheckpointError, name_some
 
@@ -52,7 +52,7 @@ def explain(path: Path) -> CheckpointError:
     except OSError as error:
         return CheckpointError(f"cannot read {str(path)!r}: {error.strerror or error}")
     except CheckpointError as error:
-        return CheckpointError(f"cannot read {str(path)!r}: {error.message}", error.hint)
+        return CheckpointError(f"cannot read {str(path)!r}: {error.message}", error.hint or DAMAGED)
     return CheckpointError(f"{str(path)!r} is not a PyTorch checkpoint: it is {what}", hint)
 
 

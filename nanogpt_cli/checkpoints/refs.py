@@ -149,7 +149,9 @@ def _regular_file(path: Path) -> Path:
             hint="give a file, a folder or a model's name",
         )
     if not os.access(path, os.R_OK):
-        raise NanoGPTError(f"cannot read {str(path)!r}: no permission")
+        raise NanoGPTError(
+            f"cannot read {str(path)!r}: no permission", hint="chmod +r it, or name a copy of it"
+        )
     return path
 
 

@@ -47,7 +47,8 @@ def sort_names(stored: Mapping[str, TensorInfo]) -> StoredNames:
             names.masks[key] = info
         elif name in names.weights:
             raise CheckpointError(
-                f"two tensors are named {name!r} once prefixes are removed: {key!r} is the second"
+                f"two tensors are named {name!r} once prefixes are removed: {key!r} is the second",
+                hint="the file holds two models: save the state_dict() of one",
             )
         else:
             names.weights[name] = info

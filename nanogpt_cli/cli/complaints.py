@@ -22,6 +22,19 @@ contexts and commands that Typer hands over are of classes it keeps to itself, h
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
+_SYSTEM: dict[int | None, str] = {
+    errno.ENOENT: "check the spelling of the path",
+    errno.EACCES: "you may not do that there: see ls -l, or use a copy",
+    errno.EPERM: "you may not do that there: see ls -l, or use a copy",
+    errno.EISDIR: "name a file in the folder",
+    errno.ENOTDIR: "a part of the path is a file: check its spelling",
+    errno.ENOSPC: "make room on the disk, or write to another",
+    errno.EDQUOT: "make room on the disk, or write to another",
+    errno.EIO: "the disk does not answer as it should: copy the file to another",
+    errno.EMFILE: "too many files are open: raise the limit with ulimit -n",
+}
+"""What to do about a failure of the system that says no more than what it is."""
+
 _NO_MEMORY = re.compile(
     r"out of memory|can't allocate memory|not enough memory|^MemoryError", re.IGNORECASE
 )
@@ -42,6 +55,8 @@ TYPED = "nanogpt.typed"
 def explain(error: Exception) -> NanoGPTError | None:
     """Return what a user should read about `error`, or None where only a bug can explain it."""
     if isinstance(error, NanoGPTError):
+        if error.hint is None and isinstance(error.__cause__, OSError):
+            error.hint = _SYSTEM.get(error.__cause__.errno)
         return error
     if isinstance(error, _TYPER_ERROR):
         return _from_parser(error)
@@ -64,8 +79,9 @@ def _from_memory(error: Exception) -> NanoGPTError:
 def _from_system(error: OSError) -> NanoGPTError:
     reason = error.strerror or str(error)
     if error.filename is not None:
-        return NanoGPTError(f"{str(error.filename)!r}: {reason}")
-    return NanoGPTError(f"cannot write: {reason}" if error.errno in _FULL else reason)
+        return NanoGPTError(f"{str(error.filename)!r}: {reason}", _SYSTEM.get(error.errno))
+    told = f"cannot write: {reason}" if error.errno in _FULL else reason
+    return NanoGPTError(told, _SYSTEM.get(error.errno))
 
 
 def _from_parser(error: Any) -> NanoGPTError:

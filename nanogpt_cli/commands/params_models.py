@@ -119,7 +119,10 @@ def _override(subject: Subject, sizes: Mapping[str, int]) -> Subject:
 def _check_sizes(sizes: Mapping[str, int]) -> None:
     for name, size in sizes.items():
         if size > LARGEST_SIZE:
-            raise UsageError(f"{name} is {size}: sizes up to {LARGEST_SIZE:,} are counted")
+            raise UsageError(
+                f"{name} is {size}: sizes up to {LARGEST_SIZE:,} are counted",
+                f"give a smaller --{name.replace('_', '-')}",
+            )
 
 
 def _exists(name: str) -> bool:

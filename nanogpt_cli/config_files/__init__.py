@@ -35,6 +35,9 @@ _MAX_BYTES = 1 << 20
 _MAX_BITS = {int: 4096, float: 1023}
 """Of an integer, by what it is read as: more than any seed has, and what a float can hold."""
 
+_TOML = "a line each, such as top_k = 200; only a name that ends in .py is read as nanoGPT's Python"
+_ONCE = "hyphens and underscores are the same: leave one of them out"
+
 _KINDS = {int: "an integer", float: "a number", bool: "true or false", str: "text"}
 _FOUND = {**_KINDS, float: "a float", list: "a list", tuple: "a list", dict: "a table"}
 
@@ -90,7 +93,10 @@ def _read(path: Path) -> bytes:
         with path.open("rb") as file:
             data = file.read(_MAX_BYTES + 1)
     except FileNotFoundError as error:
-        raise UsageError(f"no config file at {str(path.absolute())!r}") from error
+        raise UsageError(
+            f"no config file at {str(path.absolute())!r}",
+            "give --config the path of a .toml or .py",
+        ) from error
     except IsADirectoryError as error:
         raise UsageError(f"config {str(path)!r} is a folder", "name the file in it") from error
     except OSError as error:
@@ -107,9 +113,11 @@ def _from_toml(path: Path, data: bytes, keys: Mapping[str, Key]) -> Settings:
     try:
         table = tomllib.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
-        raise UsageError(f"config {str(path)!r} is not UTF-8 text") from error
+        raise UsageError(f"config {str(path)!r} is not UTF-8 text", _TOML) from error
     except (ValueError, RecursionError) as error:  # of this call, which only reads text
-        raise UsageError(f"config {str(path)!r} is not TOML: {_lower(str(error))}") from error
+        raise UsageError(
+            f"config {str(path)!r} is not TOML: {_lower(str(error))}", _TOML
+        ) from error
     unknown = [key for key in table if _spelled(key) not in keys]
     if unknown:
         raise _unknown(path, unknown, keys)
@@ -117,7 +125,9 @@ def _from_toml(path: Path, data: bytes, keys: Mapping[str, Key]) -> Settings:
     for key, value in table.items():
         name = keys[_spelled(key)].name
         if name in values:
-            raise UsageError(f"config {str(path)!r}: {key!r} is set twice, under two spellings")
+            raise UsageError(
+                f"config {str(path)!r}: {key!r} is set twice, under two spellings", _ONCE
+            )
         values[name] = _checked(f"config {str(path)!r}: {key}", keys[_spelled(key)], value)
     return Settings(values)
 

@@ -12,6 +12,7 @@ from typing import Any
 from nanogpt_cli.errors import UsageError
 
 _MAX_BITS = 4096
+_PYTHON = "a line each, such as top_k = 200; a name that does not end in .py is read as TOML"
 _MAX_CHARS = 100_000
 
 
@@ -22,13 +23,13 @@ def _parse(path: Path, data: bytes) -> ast.Module:
             return ast.parse(data)
     except SyntaxError as error:
         line = f" line {error.lineno}" if error.lineno else ""
-        raise UsageError(f"config {str(path)!r}{line}: {error.msg}") from error
+        raise UsageError(f"config {str(path)!r}{line}: {error.msg}", _PYTHON) from error
     except (ValueError, RecursionError, MemoryError) as error:
         raise _unreadable(path) from error
 
 
 def _unreadable(path: Path) -> UsageError:
-    return UsageError(f"config {str(path)!r} is not Python that can be read")
+    return UsageError(f"config {str(path)!r} is not Python that can be read", _PYTHON)
 
 
 class _NotLiteralError(Exception):

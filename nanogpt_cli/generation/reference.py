@@ -34,7 +34,10 @@ def build_seeded(checkpoint: Checkpoint, seed: int, device: torch.device) -> GPT
     try:
         torch.manual_seed(seed)
     except (RuntimeError, ValueError) as error:
-        raise UsageError(f"--seed {seed} does not fit into torch's 64 bits") from error
+        raise UsageError(
+            f"--seed {seed} does not fit into torch's 64 bits",
+            hint="give a smaller one; without --rng nanogpt any will do",
+        ) from error
     if device.type == "cuda":
         torch.cuda.manual_seed(seed)
         torch.backends.cuda.matmul.allow_tf32 = True

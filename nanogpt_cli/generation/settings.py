@@ -62,18 +62,30 @@ class SampleSettings:
         if self.rng not in RNGS:
             raise UsageError(f"unknown rng {self.rng!r}", hint=f"give {' or '.join(RNGS)}")
         if self.logprobs is not None and self.logprobs < 0:
-            raise UsageError(f"--logprobs {self.logprobs}: it must be at least 0")
+            raise UsageError(
+                f"--logprobs {self.logprobs}: it must be at least 0",
+                hint="0 gives the drawn token's alone",
+            )
         if self.logprobs is not None and self.rng == "nanogpt":
-            raise UsageError("--rng nanogpt is sample.py's own loop, which gives no --logprobs")
+            raise UsageError(
+                "--rng nanogpt is sample.py's own loop, which gives no --logprobs",
+                hint="leave one of them out",
+            )
         if self.window_stride < 1:
             raise UsageError(
                 f"--window-stride {self.window_stride}: it must be at least 1",
                 hint="1 is exact: each token sees the last block_size ids",
             )
         if self.window_stride > 1 and self.rng == "nanogpt":
-            raise UsageError("--rng nanogpt is sample.py's own loop, which has no --window-stride")
+            raise UsageError(
+                "--rng nanogpt is sample.py's own loop, which has no --window-stride",
+                hint="leave one of them out",
+            )
         if "" in self.stop:
-            raise UsageError("--stop '': a stop text must have at least one character")
+            raise UsageError(
+                "--stop '': a stop text must have at least one character",
+                hint="--max-new-tokens N ends a text after N tokens",
+            )
         unknown = sorted({f.option for f in self.build_filters()} - NANOGPTS_FILTERS)
         if self.rng == "nanogpt" and unknown:
             flags = ", ".join("--" + option.replace("_", "-") for option in unknown)

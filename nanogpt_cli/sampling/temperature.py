@@ -31,7 +31,7 @@ class Temperature:
     off: ClassVar[float] = 1.0
     help: ClassVar[str] = (
         "How freely to draw: below 1 is safer text, 1 is the model's own odds, above 1 is wilder; "
-        "0 always takes the likeliest token."
+        "0 is greedy: always the likeliest token."
     )
 
     temperature: float

@@ -83,7 +83,10 @@ def locate_tokenizer(
     """
     if meta is not None:
         if tokenizer not in (None, char.KIND.name):
-            raise UsageError(f"--tokenizer {tokenizer!r} and --meta contradict each other")
+            raise UsageError(
+                f"--tokenizer {tokenizer!r} and --meta contradict each other",
+                "leave one of them out: --meta is the table of --tokenizer char",
+            )
         return _look_at(meta, (char.KIND,), "--meta", "a meta.pkl, or a folder with one")
     kinds = {kind.name: kind for kind in TOKENIZERS}
     if tokenizer is None:

@@ -264,7 +264,7 @@ def test_help_gives_each_option_its_kind_its_default_and_its_meaning(
             assert (param.metavar or f"<{type(param.default).__name__}>") in line
             assert f"[default: {param.default}]" in line
     (temperature,) = [line for line in lines if "--temperature" in line and "<float>" in line]
-    for meaning in ("1 is the model's own odds", "0 is greedy", "Below 1 is safer"):
+    for meaning in ("1 is the model's own odds", "0 is greedy", "below 1 is safer"):
         assert meaning in temperature
     assert [filter.help for filter in PIPELINE] == sorted(
         (filter.help for filter in PIPELINE), key=" ".join(lines).index

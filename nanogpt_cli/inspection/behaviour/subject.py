@@ -73,7 +73,10 @@ class Subject:
         """
         token, V = find_token(self.tokenizer, text), self.model.config.vocab_size
         if token >= V:
-            raise UsageError(f"{text!r} is id {token}, and the model's {V} ids end at {V - 1}")
+            raise UsageError(
+                f"{text!r} is id {token}, and the model's {V} ids end at {V - 1}",
+                hint="give another token, or the model's own --tokenizer",
+            )
         return token
 
     def label(self, token: int) -> str:
