@@ -308,6 +308,7 @@ def test_a_bug_shows_its_traceback(nanogpt: Run) -> None:
     assert "Traceback (most recent call last):" in got.err
     assert 'raise KeyError("oops")' in got.err
     last = f"error: this is a bug in nanogpt {__version__}: please report the lines above\n"
+    last += "hint: add what nanogpt doctor prints\n"
     assert got.err.endswith(f"KeyError: 'oops'\n{last}")
 
 

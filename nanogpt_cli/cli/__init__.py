@@ -75,6 +75,7 @@ def _failed(error: Exception, *, debug: bool) -> int:
         output.say("".join(traceback.format_exception(error)).rstrip("\n"))
     if told is None:
         output.say(f"error: this is a bug in nanogpt {__version__}: please report the lines above")
+        output.say("hint: add what nanogpt doctor prints")
         return 1
     output.say(f"error: {told.message}")
     if told.hint:
