@@ -122,8 +122,12 @@ def test_the_memory_of_texts_is_their_caches_and_draws(
 
     text = 2 * 2 * 24 * 4 * 4 + 32 * 31
     monkeypatch.setattr("nanogpt_cli.generation.texts.MEMORY_BUDGET_BYTES", 3 * text + spare)
-    run(build(), [3, 1, 4], watched, 5, 1)  # type: ignore[arg-type]
+    model = build()
+    run(model, [3, 1, 4], watched, 5, 1)  # type: ignore[arg-type]
     assert rows == side_by_side
+    rows.clear()
+    list(stream(model, [3, 1, 4], watched, 9, max_new_tokens=1, batch_size=4))  # type: ignore[arg-type]
+    assert rows == [4, 4, 1]
 
 
 def test_top_k_of_one_is_greedy() -> None:
@@ -160,6 +164,16 @@ def test_end_of_text_ends_its_own_sample_and_is_not_given() -> None:
         assert not any(reasons[:-1])
     assert any(eos in text for text in free)
     assert any(eos not in text[:40] for text in free)
+
+
+def test_a_request_that_is_let_go_gets_no_further_token() -> None:
+    stopped: set[int] = set()
+    given: list[int] = []
+    for token in stream(build(), [3, 1], GREEDY, 3, max_new_tokens=10, stopped=stopped):
+        given.append(token.index)
+        if given.count(1) == 4:
+            stopped.add(1)
+    assert [given.count(index) for index in range(3)] == [10, 4, 10]
 
 
 def test_no_new_tokens_ends_every_sample_at_once() -> None:

@@ -13,6 +13,7 @@ from step_models import build, library
 
 from nanogpt_cli.errors import UsageError
 from nanogpt_cli.generation.steps.choose import StepChoice, make_step, pays
+from nanogpt_cli.generation.steps.compiled import CompiledStep
 from nanogpt_cli.generation.steps.library import load_library
 from nanogpt_cli.generation.steps.weights import store_weights
 from nanogpt_cli.model import GPT, GPTConfig
@@ -185,6 +186,16 @@ def test_auto_takes_a_kept_step_and_builds_for_long_runs_alone(
     assert make_step(model, dtype, choice, 10)[0].name == "compiled"
     never = StepChoice(compile=False, folder=tmp_path / "cache")
     assert make_step(model, dtype, never, 1e9)[0].name == "eager"
+    assert copies.read_text() == "x\n"
+
+
+def test_the_threads_are_the_users_or_torchs(copies: Path, tmp_path: Path) -> None:
+    model, dtype = build(), build().lm_head.weight.dtype
+    for threads, used in ((None, torch.get_num_threads()), (1, 1), (3, 3)):
+        choice = StepChoice(compile=True, threads=threads, folder=tmp_path / "cache")
+        step, _ = make_step(model, dtype, choice, 10)
+        assert isinstance(step, CompiledStep)
+        assert step.threads == used
     assert copies.read_text() == "x\n"
 
 

@@ -81,6 +81,25 @@ def test_cached_logits_equal_the_uncached(kind: str, rows: int) -> None:
 
 
 @pytest.mark.parametrize("kind", STEPS)
+@pytest.mark.parametrize("key", range(3))
+def test_scores_beyond_what_exp_can_take_are_softened_like_any(kind: str, key: int) -> None:
+    """Wherever the largest stands, and with values that no such power may be multiplied by."""
+    model = build(n_layer=1, n_head=1, n_embd=4)
+    attn = model.blocks[0].attn.c_attn
+    with torch.no_grad():
+        model.transformer.wpe.weight.zero_()
+        model.transformer.wte.weight[:3] = torch.tensor([-1.0, 2.0, 0.0, 0.0])
+        model.transformer.wte.weight[key] = torch.tensor([2.0, -1.0, 0.0, 0.0])
+        attn.weight[:8].zero_()
+        attn.bias[:8] = torch.tensor([300.0] + [0.0] * 7)  # the query of every position
+        attn.weight[4, 0] = 1.0  # the keys tell tokens apart by their first number
+        attn.bias[8:] = 50.0
+    step = make_step(kind, model)
+    made = step.prefill([[0, 1, 2]], [step.open(3)])
+    torch.testing.assert_close(made, model(torch.tensor([[0, 1, 2]]))[0][0], rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", STEPS)
 def test_cached_step_t_uses_row_t_of_wpe(kind: str) -> None:
     """A change to row 5 shows from position 5 on and nowhere before, as it does uncached."""
     model, idx = build(), torch.randint(0, 31, (12,))
