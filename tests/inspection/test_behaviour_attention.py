@@ -22,7 +22,13 @@ from nanogpt_cli.errors import UsageError
 from nanogpt_cli.inspection.behaviour import find_view
 from nanogpt_cli.inspection.behaviour.attention import AttentionReport, MapSource, measure
 from nanogpt_cli.inspection.behaviour.attention_maps import walk_maps
-from nanogpt_cli.inspection.behaviour.heads import make_probe, run_probe, score_repeats, score_text
+from nanogpt_cli.inspection.behaviour.heads import (
+    make_probe,
+    name_head,
+    run_probe,
+    score_repeats,
+    score_text,
+)
 from nanogpt_cli.inspection.behaviour.saving import save_arrays
 from nanogpt_cli.inspection.behaviour.subject import Subject
 from nanogpt_cli.inspection.behaviour.trace import unembed
@@ -328,3 +334,10 @@ def test_the_view_is_registered_and_told_of_progress() -> None:
     assert isinstance(report, AttentionReport)
     assert told == [(1, 2), (2, 2)]
     assert report.schema == "nanogpt.inspect.attention/1"
+
+
+def test_a_head_is_named_after_its_highest_score_from_four_tenths_on() -> None:
+    assert name_head({"induction": 0.4, "duplicate": 0.3, "first_token": None}) == "induction"
+    assert name_head({"induction": 0.4, "duplicate": 0.5}) == "duplicate"
+    assert name_head({"induction": 0.399}) is None
+    assert name_head({"induction": None}) is None

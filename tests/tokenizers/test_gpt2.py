@@ -175,3 +175,5 @@ def test_table_without_end_of_text_has_no_special_token() -> None:
         "tiktoken", "here", {bytes([byte]): byte for byte in range(256)}, None
     )
     assert tokenizer.encode("<|endoftext|>") == list(b"<|endoftext|>")
+    text = "a" + " " * 1_200_000 + "<|endoftext|>"
+    assert tokenizer.encode(text) == list(text.encode())
