@@ -18,7 +18,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-WORDS = "To be or not the king shall speak of a node and then return this value".split()
+WORDS = [
+    "To",
+    "be",
+    "or",
+    "not",
+    "the",
+    "king",
+    "shall",
+    "speak",
+    "of",
+    "a",
+    "node",
+    "and",
+    "then",
+    "return",
+    "this",
+    "value",
+]
 
 
 @dataclass(frozen=True)

@@ -56,10 +56,12 @@ def run(job: RayJob, checkpoint: Checkpoint, settings: SampleSettings, flags: Se
     Raises:
         NanoGPTError: rows without a text (exit code 3), what a worker met, no cluster.
     """
+    from nanogpt_cli.generation.devices import use_threads
     from nanogpt_cli.generation.parts.plan import Lines
     from nanogpt_cli.generation.parts.store import Store
 
     check_device(flags.device)
+    use_threads(flags.threads)
     check_places(job)
     recipe = _write_recipe(checkpoint, flags)
     session = replace(recipe, device="cpu" if flags.device == "cpu" else "auto").open()
@@ -80,7 +82,7 @@ def run(job: RayJob, checkpoint: Checkpoint, settings: SampleSettings, flags: Se
             threads=flags.threads,
             device=flags.device,
         )
-        recipe = _complete(recipe, layout, batch, before)
+        recipe = _complete(recipe, layout, before)
         tally = _make(batch, recipe, layout, before, names)
     _tell(batch, tally, layout)
 
@@ -127,7 +129,7 @@ def _write_recipe(checkpoint: Checkpoint, flags: SessionFlags) -> Recipe:
     )
 
 
-def _complete(recipe: Recipe, layout: Layout, batch: _Batch, before: Manifest | None) -> Recipe:
+def _complete(recipe: Recipe, layout: Layout, before: Manifest | None) -> Recipe:
     """Return the recipe with all that is the same for all workers decided, and built once here."""
     from nanogpt_cli.generation.parts.cluster import ask_dtype
     from nanogpt_cli.generation.steps.compiled import CompiledStep
@@ -142,7 +144,7 @@ def _complete(recipe: Recipe, layout: Layout, batch: _Batch, before: Manifest | 
     probe = recipe.open(output.note)
     if before is not None and before.step is not None:
         probe.compute_as(before.step)
-    probe.prepare(batch.samples * batch.settings.max_new_tokens)
+    probe.prepare()
     return replace(recipe, compile=probe.engine.step.name == CompiledStep.name)
 
 

@@ -70,6 +70,7 @@ class TestBeforeAClusterIsLookedFor:
         [
             (("--device", "cuda:1"), "--device cuda:1: Ray gives each worker its GPU"),
             (("--device", "mps"), "--device mps: the workers of --engine ray compute on"),
+            (("--threads", 0), "--threads 0: it must be 1 to 1024"),
             (("--prompts", "gone.txt"), "no file of prompts at"),
             (("--prompts", "."), "'.' is a folder"),
             (("-o", "."), "the output '.' holds the prompts, which could be lost"),
