@@ -356,6 +356,10 @@ def test_files_that_are_no_checkpoint_dicts_say_what_they_hold(tmp_path: Path) -
         ([1, 2], "the file holds a list, not a state dict"),
         ({"a": 1, "b": 2}, "no state dict in the file: its keys are 'a', 'b'"),
         ({}, "no state dict in the file: it is empty"),
+        (
+            {"optimizer": build().state_dict(), "iter_num": 1},
+            "no state dict in the file: its keys are 'optimizer', 'iter_num'",
+        ),
     ]
     for number, (content, message) in enumerate(cases):
         assert message in refusal(save(tmp_path / f"{number}.pt", content)).message

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,11 +18,13 @@ from model_files import ALPHABET
 from nanogpt_cli.errors import NanoGPTError
 from nanogpt_cli.generation import batch
 from nanogpt_cli.generation.batch import SampleRow, Tally, sample_rows
+from nanogpt_cli.generation.engine import NewToken
 from nanogpt_cli.generation.prompt import PromptText
 from nanogpt_cli.generation.rows import PromptRow, RowError
 from nanogpt_cli.generation.session import Session
 from nanogpt_cli.generation.settings import SampleSettings
 from nanogpt_cli.generation.steps.library import find_compiler
+from nanogpt_cli.tokenizers.bpe import RankTokenizer
 
 BLOCK = 16
 PROMPTS = ("A", "HELLO", "", "SOME LONGER PROMPT THAN 16", "B", "HELLO", "\n", "WHAT IS IT?")
@@ -207,6 +210,42 @@ def test_a_stop_lets_the_engine_go_on_to_the_next(wild: Session) -> None:
     settings = settings_of(stop=tuple(ALPHABET), max_new_tokens=200)
     made = list(sample_rows(wild, rows_of(*"ABCDEFGHIJ"), settings))
     assert [(row.text, row.finish_reason, row.new_tokens) for row in made] == [("", "stop", 0)] * 10
+
+
+def test_the_engine_makes_no_token_after_a_stop(tmp_path: Path) -> None:
+    class Counted(Session):
+        made = 0
+
+        def generate(self, *args: Any, **options: Any) -> Iterator[NewToken]:
+            for token in super().generate(*args, **options):
+                self.made += 1
+                yield token
+
+    session = open_session(tmp_path, Counted)
+    settings = settings_of(stop=tuple(ALPHABET), max_new_tokens=50)
+    assert len(list(sample_rows(session, rows_of("A", "B", "C"), settings))) == 3
+    assert session.made == 3
+    (row,) = sample_rows(session, rows_of("A"), settings_of(max_new_tokens=20))
+    assert row.text is not None
+    pair = row.text[6:8]
+    absent = min(set(ALPHABET) - set(row.text))
+    session.made = 0
+    settings = settings_of(stop=(absent, pair), max_new_tokens=20)
+    (stopped,) = sample_rows(session, rows_of("A"), settings)
+    assert stopped.text == row.text[: row.text.index(pair)]
+    assert session.made == row.text.index(pair) + 2
+
+
+def test_half_a_character_at_a_rows_end_is_one_replacement_mark(tmp_path: Path) -> None:
+    session = open_session(tmp_path)
+    session.tokenizer = RankTokenizer(
+        "tiktoken", "halves", {b"x" * n + b"\xc3": n for n in range(65)}, None
+    )
+    rows = rows_of("")
+    made = list(sample_rows(session, rows, settings_of()))
+    assert made == alone(session, rows[0], settings_of())
+    assert made[0].text is not None
+    assert made[0].text.endswith("\ufffd")
 
 
 def test_a_model_that_diverged_is_no_fault_of_a_row(tmp_path: Path) -> None:

@@ -207,6 +207,14 @@ def test_an_error_stands_for_all_samples_of_its_row(path: Path) -> None:
         Written(path, EXPECTED).lacks(ask(0), 0)
 
 
+def test_what_rows_have_is_added_up_and_the_last_step_that_computed_is_known(path: Path) -> None:
+    made = (row(0, new_tokens=3, step="eager"), row(1, new_tokens=4, step="compiled"))
+    bad = row(2, error=BAD, text=None, prompt=None, new_tokens=None, step=None)
+    written = Written(write(path, *made, bad), EXPECTED)
+    assert (written.rows, written.failed, written.new_tokens) == (3, 1, 7)
+    assert written.step == "compiled"
+
+
 def test_holes_are_noticed(path: Path) -> None:
     written = Written(write(path, row(0), row(0, 1), row(2)), EXPECTED)
     lacking = [(n, i) for n in range(4) for i in range(2) if written.lacks(ask(n), i)]
