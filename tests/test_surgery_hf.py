@@ -209,6 +209,16 @@ def test_our_own_entry_of_the_config_follows(tmp_path: Path) -> None:
     assert after == {**own, "sizes": {"block_size": 8, "n_layer": 2}}
 
 
+def test_sizes_in_the_metadata_of_a_folders_weights_follow(tmp_path: Path) -> None:
+    folder, _ = saved(tmp_path / "small")
+    weights = folder / "model.safetensors"
+    metadata = {"format": "pt", "block_size": "16", "n_layer": "2"}
+    save_file(load_file(weights), weights, metadata)
+    run(folder, 5)
+    with safe_open(tmp_path / "small-5" / "model.safetensors", "pt") as file:
+        assert file.metadata() == {**metadata, "block_size": "5"}
+
+
 def test_a_replaced_folder_is_replaced_whole(tmp_path: Path) -> None:
     folder, model = saved(tmp_path / "small")
     run(folder, 8)

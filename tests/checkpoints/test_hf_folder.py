@@ -107,6 +107,23 @@ def test_every_variant_gives_the_logits_of_transformers(
     torch.testing.assert_close(got, logits(made, idx), atol=1e-4, rtol=0)
 
 
+def test_a_head_at_the_embeddings_place_in_another_file_is_its_own(tmp_path: Path) -> None:
+    made = model(tie_word_embeddings=False)
+    made.config.save_pretrained(tmp_path)
+    state = {name.removeprefix("transformer."): each for name, each in made.state_dict().items()}
+    wte, head = "wte.weight", "lm_head.weight"
+    files = {"one.bin": [wte], "two.bin": [head], "rest.bin": [*state.keys() - {wte, head}]}
+    for file, keys in files.items():
+        torch.save({key: state[key] for key in keys}, tmp_path / file)
+    weight_map = {key: file for file, keys in files.items() for key in keys}
+    (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": weight_map}))
+    architecture = open_checkpoint(str(tmp_path)).architecture
+    embedding = architecture.weights["transformer.wte.weight"].info
+    own = architecture.weights[head].info
+    assert (embedding.storage, embedding.offset) == (own.storage, own.offset)
+    assert architecture.tying == "untied"
+
+
 def test_what_a_single_file_is_described_as(tmp_path: Path) -> None:
     save_safetensors(model(), tmp_path)
     contents = FORMAT.describe(tmp_path)

@@ -113,3 +113,14 @@ def test_only_the_given_positions_count(tmp_path: Path) -> None:
         bad.transformer.wpe.weight[9:] += 1.0
     assert compare(tmp_path, good, bad, positions=9).largest_difference == 0.0
     assert compare(tmp_path, good, bad, positions=10).largest_difference > 0.0
+
+
+def test_of_equal_logits_the_lowest_id_is_the_likeliest_in_every_part(tmp_path: Path) -> None:
+    models = [build(vocab_size=5000, tied_head=False) for _ in range(2)]
+    with torch.no_grad():
+        for model in models:
+            model.lm_head.weight.zero_()
+            model.transformer.ln_f.weight.zero_()
+            model.transformer.ln_f.bias.fill_(1.0)
+        models[1].lm_head.weight[0] = 1.0
+    assert compare(tmp_path, *models) == Agreement(T, 24.0, 0.0, 1.0)

@@ -104,7 +104,15 @@ def test_a_file_of_something_else_is_left_alone(path: Path, data: bytes) -> None
 
 
 @pytest.mark.parametrize(
-    "change", [{"settings": None}, {"row": "1"}, {"index": None}, {"seed": 1.5}]
+    "change",
+    [
+        {"settings": None},
+        {"row": "1"},
+        {"index": None},
+        {"seed": 1.5},
+        {"row": True},
+        {"seed": False},
+    ],
 )
 def test_a_row_whose_fields_are_not_ours(path: Path, change: dict[str, Any]) -> None:
     write(path, row(0), row(1, **change))
@@ -183,6 +191,12 @@ def test_a_row_is_known_by_its_id_wherever_it_is(path: Path) -> None:
     assert written.lacks(ask(1), 0)
     assert written.lacks(ask(2, id="2"), 0)
     assert not written.lacks(ask(2), 0)
+
+
+def test_an_id_that_is_a_number_is_no_rows_number(path: Path) -> None:
+    written = Written(write(path, row(0, id=1, prompt="prompt 1")), EXPECTED)
+    assert written.lacks(ask(1), 0)
+    assert not written.lacks(ask(0, id=1, prompt="prompt 1"), 0)
 
 
 def test_ids_need_not_be_unique(path: Path) -> None:

@@ -27,7 +27,7 @@ SHAPES = st.fixed_dictionaries(
         "attention": st.sampled_from(["sdpa", "manual"]),
     }
 )
-HEADS = st.sampled_from([(1, 16), (3, 15), (3, 24), (4, 64), (5, 35), (2, 130)])
+HEADS = st.sampled_from([(1, 16), (1, 17), (3, 15), (3, 24), (4, 64), (5, 35), (2, 130)])
 
 
 @pytest.mark.parametrize("kind", STEPS)
