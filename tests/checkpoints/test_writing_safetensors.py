@@ -91,3 +91,11 @@ def test_a_large_transposed_matrix_is_made_a_few_rows_at_a_time(tmp_path: Path) 
     assert max(sizes) <= 1 << 20
     joined = torch.frombuffer(bytearray(b"".join(made.chunks())), dtype=torch.float32)
     assert torch.equal(joined.view(900, 700), matrix.t())
+
+
+def test_a_row_that_is_longer_than_a_chunk_is_a_chunk(tmp_path: Path) -> None:
+    matrix = torch.randn(2, (1 << 18) + 1)
+    save_file({"w": matrix}, tmp_path / "source.safetensors")
+    info = describe(tmp_path / "source.safetensors").root["w"]  # type: ignore[index]
+    chunks = [bytes(chunk) for chunk in remake(info).chunks()]
+    assert chunks == [row.numpy().tobytes() for row in matrix]
