@@ -257,10 +257,15 @@ def say(line: str) -> None:
         print(visible(line, keep="\n\t"), file=sys.stderr, flush=True)
 
 
+def draws_on_stderr() -> bool:
+    """Return whether bars and spinners are wanted, and can be drawn."""
+    return not _session.quiet and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
 @contextlib.contextmanager
 def status(message: str) -> Iterator[None]:
     """Show `message` with a spinner on stderr while the block runs, if that is a terminal."""
-    if _session.quiet or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+    if not draws_on_stderr():
         yield
         return
     from rich.console import Console

@@ -132,7 +132,7 @@ def show(
 
 
 def _show_view(subject: Subject, request: Request, *, as_json: bool) -> None:
-    from nanogpt_cli.commands.behaviour_progress import show_steps
+    from nanogpt_cli.commands.progress import show_progress
     from nanogpt_cli.inspection.behaviour.saving import save_arrays
 
     view = request.chosen
@@ -140,7 +140,7 @@ def _show_view(subject: Subject, request: Request, *, as_json: bool) -> None:
         subject = subject.last_block()
     for message in subject.notes:
         output.note(message)
-    with show_steps(f"measuring {view.name}") as progress:
+    with show_progress(f"measuring {view.name}") as progress:
         report = view.measure(subject, progress=progress, **request.settings)
     if request.save is not None:
         with output.status(f"writing {request.save.name}"):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from nanogpt_cli import output
-from nanogpt_cli.commands.behaviour_progress import show_steps
+from nanogpt_cli.commands.progress import show_progress
 from nanogpt_cli.errors import NanoGPTError, UsageError
 from nanogpt_cli.inspection.behaviour.page import PageReport, make_page
 
@@ -79,7 +79,7 @@ def render(report: PageReport) -> str:
 
 
 def _tell(view: str) -> AbstractContextManager[Progress]:
-    return show_steps(f"measuring {view}")
+    return show_progress(f"measuring {view}")
 
 
 @contextmanager

@@ -145,7 +145,7 @@ def convert(
         nanogpt convert out/ckpt.pt -o my-gpt --to hf
         nanogpt convert out/ckpt.pt -o small.safetensors --dtype bfloat16
     """
-    from nanogpt_cli.commands.convert_progress import show_progress
+    from nanogpt_cli.commands.progress import show_progress
     from nanogpt_cli.conversion import ConversionSettings, choose_target
     from nanogpt_cli.conversion import convert as convert_checkpoint
     from nanogpt_cli.inspection.fingerprints import fingerprint
@@ -161,7 +161,7 @@ def convert(
         fresh_optimizer=fresh_optimizer,
         drop_zero_biases=drop_zero_biases,
     )
-    with show_progress("converting") as progress:
+    with show_progress("converting", in_bytes=True, finally_="verifying") as progress:
         report = convert_checkpoint(
             source,
             output,

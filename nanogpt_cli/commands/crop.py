@@ -87,13 +87,13 @@ def crop(
     """
     from nanogpt_cli import surgery
     from nanogpt_cli.checkpoints import open_checkpoint
-    from nanogpt_cli.commands.convert_progress import show_progress
+    from nanogpt_cli.commands.progress import show_progress
 
     surgery.require_block_size(block_size)
     opened = open_checkpoint(checkpoint, offline=offline)
     for message in opened.notes:
         note(message)
-    with show_progress("cropping") as progress:
+    with show_progress("cropping", in_bytes=True, finally_="verifying") as progress:
         report = surgery.crop(
             opened,
             block_size,

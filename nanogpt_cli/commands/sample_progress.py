@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from nanogpt_cli import output
 
 if TYPE_CHECKING:
     from nanogpt_cli.generation.batch import Tally
@@ -29,7 +30,7 @@ def show_progress(
         beside_rows: whether the rows themselves go to stdout, which may be the same terminal.
     """
     hidden = beside_rows and sys.stdout.isatty()
-    if hidden or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+    if hidden or not output.draws_on_stderr():
         yield lambda: None
         return
     from rich import progress as bars

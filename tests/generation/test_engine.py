@@ -15,8 +15,9 @@ from step_models import complete, library, make_step
 
 from nanogpt_cli.errors import NanoGPTError
 from nanogpt_cli.generation.engine import Engine, NewToken, Request
-from nanogpt_cli.generation.steps.compiled import CompiledStep, TextCache
+from nanogpt_cli.generation.steps.compiled import CompiledStep
 from nanogpt_cli.generation.steps.eager import EagerStep
+from nanogpt_cli.generation.steps.text_cache import TextCache
 from nanogpt_cli.generation.steps.weights import store_weights
 from nanogpt_cli.model import GPT, GPTConfig
 from nanogpt_cli.sampling import build_filters

@@ -9,12 +9,12 @@ from __future__ import annotations
 import ctypes
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
 from nanogpt_cli.generation.steps.base import Step
+from nanogpt_cli.generation.steps.text_cache import TextCache
 from nanogpt_cli.generation.steps.weights import Layer, Matrix, Norm, Weights
 
 if TYPE_CHECKING:
@@ -79,18 +79,6 @@ class _Rows(ctypes.Structure):
     )
 
 
-@dataclass(frozen=True)
-class TextCache:
-    """Keys and values of one text: (L, 2, H, capacity, D) float32."""
-
-    store: Tensor
-
-    @property
-    def capacity(self) -> int:
-        """How many positions have room."""
-        return self.store.size(3)
-
-
 class CompiledStep(Step[TextCache]):
     """A model's weights and the library that runs them.
 
@@ -130,14 +118,11 @@ class CompiledStep(Step[TextCache]):
 
     def open(self, capacity: int) -> TextCache:
         """Return an empty cache."""
-        c = self.weights.config
-        return TextCache(torch.empty(c.n_layer, 2, c.n_head, capacity, c.n_embd // c.n_head))
+        return TextCache.empty(self.weights.config, capacity, torch.float32, self.device)
 
     def fork(self, cache: TextCache, length: int, capacity: int) -> TextCache:
         """Return a new cache with the first `length` positions of another."""
-        new = self.open(capacity)
-        new.store[:, :, :, :length] = cache.store[:, :, :, :length]
-        return new
+        return cache.copy_into(self.open(capacity), length)
 
     @torch.inference_mode()
     def prefill(self, texts: Sequence[Sequence[int]], caches: Sequence[TextCache]) -> Tensor:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
@@ -16,6 +15,7 @@ from torch.nn import functional as F
 
 from nanogpt_cli.generation.steps.base import Step
 from nanogpt_cli.generation.steps.products import Products, make_products
+from nanogpt_cli.generation.steps.text_cache import TextCache
 from nanogpt_cli.generation.steps.weights import Norm, Weights
 
 if TYPE_CHECKING:
@@ -23,18 +23,6 @@ if TYPE_CHECKING:
 
     Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
     """From a layer's number and its q, k, v, (N, H, D) each, to the attended values."""
-
-
-@dataclass(frozen=True)
-class TextCache:
-    """Keys and values of one text: (L, 2, H, capacity, D) of the type computed in."""
-
-    store: Tensor
-
-    @property
-    def capacity(self) -> int:
-        """How many positions have room."""
-        return self.store.size(3)
 
 
 class EagerStep(Step[TextCache]):
@@ -55,15 +43,11 @@ class EagerStep(Step[TextCache]):
 
     def open(self, capacity: int) -> TextCache:
         """Return an empty cache."""
-        c = self.weights.config
-        shape = (c.n_layer, 2, c.n_head, capacity, c.n_embd // c.n_head)
-        return TextCache(torch.empty(shape, dtype=self.dtype, device=self.device))
+        return TextCache.empty(self.weights.config, capacity, self.dtype, self.device)
 
     def fork(self, cache: TextCache, length: int, capacity: int) -> TextCache:
         """Return a new cache with the first `length` positions of another."""
-        new = self.open(capacity)
-        new.store[:, :, :, :length] = cache.store[:, :, :, :length]
-        return new
+        return cache.copy_into(self.open(capacity), length)
 
     @torch.inference_mode()
     def prefill(self, texts: Sequence[Sequence[int]], caches: Sequence[TextCache]) -> Tensor:

@@ -1,24 +1,32 @@
-"""A bar on a terminal while a model is run many times."""
+"""A bar on a terminal while something takes its time."""
 
 from __future__ import annotations
 
-import os
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from nanogpt_cli.inspection.behaviour import Progress, no_progress
+from nanogpt_cli import output
+
+Progress = Callable[[int, int], None]
 
 PATIENCE_SECONDS = 0.5
 """What is done sooner shows no bar."""
 
 
 @contextmanager
-def show_steps(message: str) -> Iterator[Progress]:
-    """Yield a function to be told steps done and steps in all; it draws on a terminal only."""
-    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
-        yield no_progress
+def show_progress(
+    message: str, *, in_bytes: bool = False, finally_: str | None = None
+) -> Iterator[Progress]:
+    """Yield a function to be told what is done, and of how much; it draws on a terminal only.
+
+    Args:
+        message: stands before the bar.
+        in_bytes: whether bytes are counted, or steps.
+        finally_: stands there once all is done, until the block ends.
+    """
+    if not output.draws_on_stderr():
+        yield lambda _done, _total: None
         return
     from rich import progress as bars
     from rich.console import Console
@@ -26,7 +34,7 @@ def show_steps(message: str) -> Iterator[Progress]:
     columns = (
         bars.TextColumn("{task.description}", markup=False),
         bars.BarColumn(),
-        bars.MofNCompleteColumn(),
+        bars.DownloadColumn() if in_bytes else bars.MofNCompleteColumn(),
         bars.TimeRemainingColumn(),
     )
     bar = bars.Progress(*columns, console=Console(stderr=True), transient=True)
@@ -37,6 +45,8 @@ def show_steps(message: str) -> Iterator[Progress]:
         if not bar.live.is_started and time.monotonic() - start > PATIENCE_SECONDS:
             bar.start()
         bar.update(task, completed=done, total=total)
+        if finally_ is not None and done >= total:
+            bar.update(task, description=finally_)
 
     try:
         yield tell
