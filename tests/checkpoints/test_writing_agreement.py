@@ -116,11 +116,11 @@ def test_only_the_given_positions_count(tmp_path: Path) -> None:
 
 
 def test_of_equal_logits_the_lowest_id_is_the_likeliest_in_every_part(tmp_path: Path) -> None:
-    models = [build(vocab_size=5000, tied_head=False) for _ in range(2)]
+    one, other = (build(vocab_size=5000, tied_head=False) for _ in range(2))
     with torch.no_grad():
-        for model in models:
+        for model in (one, other):
             model.lm_head.weight.zero_()
             model.transformer.ln_f.weight.zero_()
-            model.transformer.ln_f.bias.fill_(1.0)
-        models[1].lm_head.weight[0] = 1.0
-    assert compare(tmp_path, *models) == Agreement(T, 24.0, 0.0, 1.0)
+            model.transformer.ln_f.bias.data.fill_(1.0)  # type: ignore[union-attr]
+        other.lm_head.weight[0] = 1.0
+    assert compare(tmp_path, one, other) == Agreement(T, 24.0, 0.0, 1.0)
