@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from conftest import CACHE
 from model_files import build, save_meta, save_nanogpt
@@ -18,16 +18,9 @@ from nanogpt_cli.generation.settings import SampleSettings
 from nanogpt_cli.generation.steps.choose import StepChoice
 
 
-S = TypeVar("S", bound=Session)
-
-
 def open_session(
-    folder: Path,
-    kind: type[S] = Session,  # type: ignore[assignment]
-    *,
-    compile: bool = False,
-    **config: Any,
-) -> S:
+    folder: Path, kind: type[Session] = Session, *, compile: bool = False, **config: Any
+) -> Session:
     """Write a character-level checkpoint and open it."""
     save_meta(folder)
     path = save_nanogpt(folder / "ckpt.pt", build(**config))

@@ -222,6 +222,7 @@ def test_the_engine_makes_no_token_after_a_stop(tmp_path: Path) -> None:
                 yield token
 
     session = open_session(tmp_path, Counted)
+    assert isinstance(session, Counted)
     settings = settings_of(stop=tuple(ALPHABET), max_new_tokens=50)
     assert len(list(sample_rows(session, rows_of("A", "B", "C"), settings))) == 3
     assert session.made == 3
