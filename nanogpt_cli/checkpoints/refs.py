@@ -231,6 +231,8 @@ def _suggest(ref: str) -> str:
     close = close or _near(Path(ref))
     if close is not None:
         return f"did you mean {close}?"
+    if any(char.isspace() for char in ref):
+        return 'a prompt is given with --prompt "TEXT"; without a checkpoint, the demo continues it'
     return f"give a file, a folder, owner/name on the hub, or one of {', '.join(names)}"
 
 

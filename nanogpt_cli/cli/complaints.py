@@ -95,7 +95,9 @@ def _from_parser(error: Any) -> NanoGPTError:
     elif message.startswith("missing"):
         hint = f"add it: {_how_to_give(ctx, getattr(error, 'param', None))}; {hint}"
     elif "extra argument" in message:
-        hint = f"quote a text that has spaces, or {hint}"
+        prompted = ctx is not None and any(p.name == "prompt" for p in ctx.command.params)
+        text = 'for a prompt: --prompt "TEXT"' if prompted else "quote a text that has spaces"
+        hint = f"{text}; {hint}"
     elif ctx and getattr(error, "param", None):
         typed = _typed(ctx, error.param)
         hints = (_origin(ctx, error.param), _nearest_value(message, error.param))

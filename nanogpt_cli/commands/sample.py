@@ -75,11 +75,7 @@ def sample(
         nanogpt sample gpt2 --prompts prompts.txt -o samples.jsonl
     """
     from nanogpt_cli.checkpoints import open_checkpoint
-    from nanogpt_cli.generation.devices import use_threads
-    from nanogpt_cli.generation.prompt import read_prompt
-    from nanogpt_cli.generation.session import Session
     from nanogpt_cli.generation.settings import SampleSettings
-    from nanogpt_cli.generation.steps.choose import StepChoice
 
     settings = SampleSettings(
         num_samples=num_samples,
@@ -113,6 +109,12 @@ def sample(
     )
     opened = open_checkpoint(checkpoint, n_head=n_head, offline=offline)
     output.note(f"sampling {name_checkpoint(opened)}")
+    # Only now torch, which takes a second: what is wrong with the command line is told at once.
+    from nanogpt_cli.generation.devices import use_threads
+    from nanogpt_cli.generation.prompt import read_prompt
+    from nanogpt_cli.generation.session import Session
+    from nanogpt_cli.generation.steps.choose import StepChoice
+
     if isinstance(batch, RayJob):
         flags = sample_ray.SessionFlags(
             n_head, offline, tokenizer, meta, device, dtype, quantize, compile, threads

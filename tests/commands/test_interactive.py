@@ -21,6 +21,7 @@ from nanogpt_cli.commands.sample_text import Manner
 from nanogpt_cli.commands.slash_commands import SLASH_COMMANDS
 from nanogpt_cli.generation.session import Session
 from nanogpt_cli.generation.settings import SampleSettings
+from nanogpt_cli.sampling import DEFAULTS
 
 Talk = Callable[..., Outcome]
 
@@ -134,11 +135,7 @@ def test_settings_are_listed_as_they_are_set(talk: Talk) -> None:
         "stop 'a b\\n'",
         "ignore_eos off",
         "special on",
-        "repetition_penalty 1.0",
-        "temperature 0.8",
-        "top_k 7",
-        "top_p 1.0",
-        "min_p 0.0",
+        *(f"{option} {7 if option == 'top_k' else value}" for option, value in DEFAULTS.items()),
         "seed 1337",
     ]
 
@@ -254,7 +251,7 @@ def test_the_texts_are_saved_under_their_settings(
     assert f"saved 3 to {str(path)!r}" in result.err
     first, second, third = path.read_text(encoding="utf-8").split("# num_samples ")[1:]
     settings = "max_new_tokens 12, seed 1337, stop none, ignore_eos off, special on, "
-    settings += "repetition_penalty 1.0, temperature 0.8, top_k 200, top_p 1.0, min_p 0.0\n"
+    settings += ", ".join(f"{option} {value}" for option, value in DEFAULTS.items()) + "\n"
     assert first == f"1, {settings}{alone('AB')}\n"
     both = alone("HELLO", "-n", 2)
     assert second == f"2, {settings}{both}\n"

@@ -12,6 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nanogpt_cli.commands.sample import sample as sample_command
 from nanogpt_cli.errors import UsageError
 from nanogpt_cli.sampling import DEFAULTS, PIPELINE, Filter, build_filters
 from nanogpt_cli.sampling.draws import Draws, SampleDraws, draw
@@ -52,12 +53,31 @@ def test_a_filter_takes_its_default_and_says_what_it_does(cls: type) -> None:
     assert len(cls.short) <= 1  # type: ignore[attr-defined]
 
 
+def accepted(cls: type, value: float) -> Filter | None:
+    """The filter, if it takes the value: an int alone where its default is one."""
+    if isinstance(cls.default, int) and not isinstance(value, int):  # type: ignore[attr-defined]
+        return None
+    try:
+        made: Filter = cls(value)
+    except UsageError:
+        return None
+    return made
+
+
+def test_the_help_of_sample_names_the_filters_in_their_order() -> None:
+    text = " ".join((sample_command.__doc__ or "").split()).replace("-", " ")
+    names = ", ".join(cls.option.replace("_", " ") for cls in PIPELINE)
+    assert f"in this order: {names}." in text
+
+
 @pytest.mark.parametrize("cls", PIPELINE)
 def test_a_filter_keeps_something_changes_no_input_and_revives_nothing(cls: type) -> None:
     logits = torch.tensor([[0.5, -INF, 3.0, 3.0], [-INF, -INF, -2.0, -INF]])
     before = logits.clone()
-    for value in (1, 0.5, 1e-6) if cls in (TopP, MinP) else (1, 2, 3):
-        filtered = cls(value)(logits, logits > 0)
+    built = [made for value in (1, 2, 3, 0.5, 1e-6) if (made := accepted(cls, value)) is not None]
+    assert len(built) > 1
+    for made in built:
+        filtered = made(logits, logits > 0)
         assert torch.equal(logits, before)
         assert torch.isfinite(filtered).any(dim=-1).all()
         assert not torch.isfinite(filtered[~torch.isfinite(logits)]).any()
