@@ -8,12 +8,16 @@ import typer
 
 from nanogpt_cli import candidates, options, output
 from nanogpt_cli.commands.caches import cache_folder
+from nanogpt_cli.commands.inspect_tables import stack
 from nanogpt_cli.commands.sample import name_checkpoint
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from nanogpt_cli.generation.bench import BenchReport
+
+MUCH = 1.5
+"""How far the rounds of one row may lie apart on a machine that has nothing else to do."""
 
 WEIGHTS = ("float32", "float16", "int8")
 BATCH_SIZES = (1, 8)
@@ -143,4 +147,20 @@ def render(report: BenchReport) -> RenderableType:
             f"{row.share_of_limit:.2f}",
             row.step,
         )
-    return table
+    return stack([table, *(Text(line) for line in remarks(report))])
+
+
+def remarks(report: BenchReport) -> list[str]:
+    """Return what to know before the figures are believed."""
+    said = []
+    if any(row.share_of_limit > 1 for row in report.rows):
+        said.append(
+            "of limit above 1: part of what a step reads stays in the processor's caches, "
+            "so memory is not its limit"
+        )
+    if report.spread > MUCH:
+        said.append(
+            f"the rounds differ by up to {report.spread:.1f} times: other programs are at work, "
+            "and these figures say little"
+        )
+    return said

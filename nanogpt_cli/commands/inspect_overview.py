@@ -51,7 +51,8 @@ def suggest(report: OverviewReport) -> str:
     ref = report.given or ("demo" if report.kind == "demo" else report.path)
     ref = visible(shlex.quote(ref))
     if report.config["n_head"].value is None:
-        return f"nanogpt sample {ref} --n-head N, since nothing in the file says it"
+        ids = ' --tokenizer ids --prompt "0"' if report.tokenizer.status == "missing" else ""
+        return f"nanogpt sample {ref} --n-head N{ids}, since nothing in the file says it"
     if report.training.loss.is_untrained or report.training.loss.is_worse_than_guessing:
         return f"nanogpt inspect {ref} --stats, to see which weights moved"
     if report.tokenizer.status in ("missing", "misfit", "damaged"):

@@ -160,6 +160,8 @@ def _tell(
 ) -> None:
     """Say what is worth saying of a finished batch; raise where rows have failed."""
     note_prompts(tally, session.config.block_size)
+    if not tally.rows and not (written is not None and written.rows):
+        output.note("there were no prompts")
     if written is not None and written.has_holes:
         output.note(
             "rows were missing in the middle of the output: they are at its end, out of order"

@@ -35,6 +35,7 @@ class BenchRow:
         bandwidth_bytes_per_second: what memory gave between the rounds.
         share_of_limit: the step's bytes a second, of what the memory gave at the same time; above
             1 where caches hold part of it.
+        spread: the slowest round's step over the fastest's.
     """
 
     weights: str
@@ -48,6 +49,7 @@ class BenchRow:
     read_bytes_per_step: int
     bandwidth_bytes_per_second: float
     share_of_limit: float
+    spread: float
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ class BenchReport:
 
     Args:
         bandwidth_bytes_per_second: the median of the rows'.
+        spread: the largest of the rows'.
     """
 
     schema: ClassVar[str] = "nanogpt.bench/1"
@@ -68,6 +71,7 @@ class BenchReport:
     new_tokens: int
     rounds: int
     bandwidth_bytes_per_second: float
+    spread: float
     rows: list[BenchRow]
 
 
@@ -155,6 +159,7 @@ def run_bench(
         bandwidth_bytes_per_second=statistics.median(
             row.bandwidth_bytes_per_second for row in rows
         ),
+        spread=max(row.spread for row in rows),
         rows=rows,
     )
 
@@ -170,6 +175,7 @@ def measure_step(
         limit = (before + memory.measure(step)) / 2
         rounds.append((first, step_seconds, limit))
     first, step_seconds = (statistics.median(r[i] for r in rounds) for i in (0, 1))
+    steps = [seconds for _, seconds, _ in rounds]
     c = step.weights.config
     middle = plan.prompt_tokens + plan.new_tokens // 2
     read = step.weights.matrix_bytes + size * 2 * c.n_layer * c.n_embd * middle * CACHED_BYTES
@@ -184,6 +190,7 @@ def measure_step(
         step_seconds=step_seconds,
         read_bytes_per_step=read,
         bandwidth_bytes_per_second=statistics.median(limit for *_, limit in rounds),
+        spread=max(steps) / min(steps),
         share_of_limit=statistics.median(read / seconds / limit for _, seconds, limit in rounds),
     )
 

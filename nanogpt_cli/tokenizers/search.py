@@ -23,7 +23,10 @@ _WEIGHTS = (".pt", ".pth", ".ckpt", ".safetensors")
 _NO_MODEL = re.compile(r"optim|schedul|scaler|rng_state|training_args|-\d+-of-\d+")
 """What a trainer leaves beside a model, and the shards of one."""
 
-_HINT = "name the table with --meta FILE, or give --tokenizer gpt2, or --tokenizer ids"
+_HINT = (
+    "name the table with --meta FILE or --tokenizer PATH, or give --tokenizer ids: "
+    "numbers in and out"
+)
 _HINT_AFTER_A_NAME = (
     "leave --tokenizer out to look beside the checkpoint, or name the table with --meta FILE, "
     "or give --tokenizer ids"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from conftest import Run
 from model_files import build, save_nanogpt
+
+from nanogpt_cli.commands.bench import remarks
+from nanogpt_cli.generation.bench import BenchReport, BenchRow
 
 SMALL = ("--new-tokens", "3", "--prompt-tokens", "4", "--rounds", "1")
 
@@ -81,3 +85,15 @@ def test_what_makes_no_sense_is_refused(
     result = nanogpt("bench", checkpoint, *flags)
     assert result.code == 2
     assert f"error: {message}" in result.err.splitlines()
+
+
+def test_figures_that_say_little_are_said_to() -> None:
+    row = BenchRow("int8", 1, "compiled", True, 1.0, 1.0, 1.0, 1.0, 9, 4.0, 2.25, 1.0)
+    report = BenchReport("demo", 1, "cpu", 1, 1, 2, 1, 4.0, 1.0, [row])
+    assert [line.split(":")[0] for line in remarks(report)] == ["of limit above 1"]
+    noisy = replace(report, rows=[replace(row, share_of_limit=0.5)], spread=4.04)
+    assert remarks(noisy) == [
+        "the rounds differ by up to 4.0 times: other programs are at work, "
+        "and these figures say little"
+    ]
+    assert remarks(replace(noisy, spread=1.2)) == []

@@ -169,7 +169,7 @@ def test_heads_by_flag(nanogpt: Run, tmp_path: Path) -> None:
     torch.save(build().state_dict(), tmp_path / "weights.pt")
     outcome = nanogpt("inspect", tmp_path / "weights.pt")
     assert "n_head unknown give --n-head N" in lines(outcome)
-    assert "--n-head N, since nothing in the file says it" in outcome.out
+    assert '--n-head N --tokenizer ids --prompt "0", since nothing in' in outcome.out
     assert "n_head 3 a flag" in lines(nanogpt("inspect", tmp_path / "weights.pt", "--n-head", 3))
 
 
