@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -117,7 +118,9 @@ def cluster() -> Iterator[Cluster]:
             yield Cluster(process, {**environment, "RAY_ADDRESS": f"127.0.0.1:{port}"})
         finally:
             left = children_of(process.pid)
-            process.terminate()
+            for pid in left:  # asked to end, they take half a minute
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             process.wait(PATIENCE_SECONDS)
             wait_for_the_end(left)
             shutil.rmtree(folder, ignore_errors=True)

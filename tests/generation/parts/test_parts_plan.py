@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 from hypothesis import example, given
@@ -42,13 +43,19 @@ def rows_of(data: bytes, lines: Lines, parts: tuple[Part, ...]) -> list[PromptRo
 @given(LINES, st.booleans(), st.integers(1, 4))
 @example([BOM, b"a", BOM + b"d"], True, 1)
 @example([BOM + b"d", b"\xff\xfee"], False, 1)
+@example([b"", b"\xff\xfee"], False, 1)
 def test_parts_have_the_rows_that_the_local_engine_reads(
     pieces: list[bytes], ends: bool, rows_per_part: int
 ) -> None:
     data = b"\n".join(pieces) + (b"\n" if ends else b"")
     if data.startswith(b"\xff\xfe"):
         return
-    expected = list(PromptReader(io.BufferedReader(io.BytesIO(data)), "'prompts'"))
+    try:
+        expected = list(PromptReader(io.BufferedReader(io.BytesIO(data)), "'prompts'"))
+    except UsageError as error:
+        with pytest.raises(UsageError, match=re.escape(error.message)):
+            lines_of(data)
+        return
     lines = lines_of(data)
     parts = lines.split(rows_per_part)
     assert rows_of(data, lines, parts) == expected
