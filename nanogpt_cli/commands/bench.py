@@ -8,7 +8,6 @@ import typer
 
 from nanogpt_cli import candidates, options, output
 from nanogpt_cli.commands.caches import cache_folder
-from nanogpt_cli.commands.inspect_tables import stack
 from nanogpt_cli.commands.sample import name_checkpoint
 
 if TYPE_CHECKING:
@@ -124,6 +123,8 @@ def render(report: BenchReport) -> RenderableType:
     from rich import box
     from rich.table import Table
     from rich.text import Text
+
+    from nanogpt_cli.commands.inspect_tables import stack
 
     gigabytes = report.bandwidth_bytes_per_second / 1e9
     title = (

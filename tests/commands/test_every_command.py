@@ -48,7 +48,8 @@ def tag(path: Path, device: str) -> None:
 
 
 def test_all_of_them_are_here() -> None:
-    assert set(WORDS) == {command.__name__ for command in COMMANDS}
+    """But for what takes no file."""
+    assert set(WORDS) == {command.__name__ for command in COMMANDS} - {"doctor"}
 
 
 @pytest.mark.parametrize("command", WORDS)
