@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 import typer
 
@@ -17,6 +18,10 @@ from nanogpt_cli.cli import main
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 """Tiny models gain nothing from more, and on a busy machine they wait for each other."""
+
+# How long a case takes is the machine's affair.
+hypothesis.settings.register_profile("nanogpt", deadline=None)
+hypothesis.settings.load_profile("nanogpt")
 
 ROOT = Path(__file__).parents[1]
 

@@ -634,3 +634,18 @@ def test_python_m_runs_the_command() -> None:
         [sys.executable, "-m", "nanogpt_cli", "-V"], capture_output=True, timeout=60, check=False
     )
     assert (done.returncode, done.stdout) == (0, f"nanogpt {__version__}\n".encode())
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, None)],
+)
+def test_threads_wait_politely_unless_the_user_says_how(
+    nanogpt: Run, monkeypatch: pytest.MonkeyPatch, given: dict[str, str], expected: str | None
+) -> None:
+    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    assert nanogpt("params", "gpt2").code == 0
+    assert os.environ.get("GOMP_SPINCOUNT") == expected
