@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from nanogpt_cli.generation.text import Piece
 
 
+NOT_EVALUATED = 1e9
+"""What train.py has for a loss before it measured one."""
+
+
 @options.with_filter_options(before="seed")
 def sample(
     checkpoint: options.CheckpointArg = None,
@@ -160,7 +164,7 @@ def name_checkpoint(checkpoint: Checkpoint) -> str:
     facts = [named]
     if checkpoint.iter_num is not None:
         facts.append(f"iter_num {checkpoint.iter_num}")
-    if checkpoint.best_val_loss is not None:
+    if checkpoint.best_val_loss is not None and checkpoint.best_val_loss < NOT_EVALUATED:
         facts.append(f"best_val_loss {checkpoint.best_val_loss:.4f}")
     return ", ".join(facts)
 

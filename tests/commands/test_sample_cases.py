@@ -269,3 +269,10 @@ def test_help_gives_each_option_its_kind_its_default_and_its_meaning(
     assert [filter.help for filter in PIPELINE] == sorted(
         (filter.help for filter in PIPELINE), key=" ".join(lines).index
     )
+
+
+def test_a_loss_that_was_never_measured_is_not_told(nanogpt: Run, tmp_path: Path) -> None:
+    save_meta(tmp_path)
+    path = save_nanogpt(tmp_path / "ckpt.pt", build(), iter_num=0, best_val_loss=1e9)
+    err = nanogpt("sample", path, "-p", "A", "-m", "1").err
+    assert err.splitlines()[0] == f"note: sampling {path}, iter_num 0"
