@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from nanogpt_cli.checkpoints.refs import DEMO, STOCK
+from nanogpt_cli.checkpoints.finding.refs import DEMO, STOCK
 
 Candidates = list[tuple[str, str]]
 

@@ -22,16 +22,12 @@ from nanogpt_cli.cli import build_app
 from nanogpt_cli.cli.complaints import explain
 from nanogpt_cli.commands import COMMANDS
 from nanogpt_cli.errors import CheckpointError, NanoGPTError, UsageError
-from nanogpt_cli.options import (
-    CheckpointArg,
-    DtypeOpt,
-    EchoOpt,
-    JsonOpt,
-    MaxNewTokensOpt,
-    OfflineOpt,
-    PromptOpt,
-    QuietOpt,
-)
+from nanogpt_cli.options.checkpoint import CheckpointArg
+from nanogpt_cli.options.general import QuietOpt
+from nanogpt_cli.options.model import DtypeOpt, OfflineOpt
+from nanogpt_cli.options.output import EchoOpt, JsonOpt
+from nanogpt_cli.options.prompt import PromptOpt
+from nanogpt_cli.options.sampling import MaxNewTokensOpt
 
 
 def show(

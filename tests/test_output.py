@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nanogpt_cli import output
+from nanogpt_cli.output.numbers import format_bytes, format_count, format_seconds, format_short
 
 
 @dataclass(frozen=True)
@@ -243,7 +244,7 @@ def test_visible_is_printable(text: str) -> None:
     [(0, "0"), (999, "999"), (1000, "1,000"), (124439808, "124,439,808")],
 )
 def test_counts(count: int, shown: str) -> None:
-    assert output.format_count(count) == shown
+    assert format_count(count) == shown
 
 
 @pytest.mark.parametrize(
@@ -263,7 +264,7 @@ def test_counts(count: int, shown: str) -> None:
     ],
 )
 def test_short_counts(count: float, shown: str) -> None:
-    assert output.format_short(count) == shown
+    assert format_short(count) == shown
 
 
 @pytest.mark.parametrize(
@@ -278,8 +279,8 @@ def test_short_counts(count: float, shown: str) -> None:
     ],
 )
 def test_bytes(count: int, shown: str, exact: str) -> None:
-    assert output.format_bytes(count) == shown
-    assert output.format_bytes(count, exact=True) == exact
+    assert format_bytes(count) == shown
+    assert format_bytes(count, exact=True) == exact
 
 
 @pytest.mark.parametrize(
@@ -299,7 +300,7 @@ def test_bytes(count: int, shown: str, exact: str) -> None:
     ],
 )
 def test_seconds(seconds: float, shown: str) -> None:
-    assert output.format_seconds(seconds) == shown
+    assert format_seconds(seconds) == shown
 
 
 @given(st.dictionaries(st.text(), st.floats() | st.none() | st.text() | st.integers()))

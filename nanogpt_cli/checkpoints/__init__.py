@@ -1,7 +1,7 @@
 """Reading checkpoints: what a reference stands for, which format a file has, which GPT it holds.
 
 Nothing in a file is executed, and nothing heavy is imported before weights are wanted. To add a
-format: one file with a class like those here, and its entry in FORMATS.
+format: a folder like those here, and its entry in FORMATS.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from nanogpt_cli.checkpoints import refs
 from nanogpt_cli.checkpoints.architecture import Architecture, read_architecture
 from nanogpt_cli.checkpoints.contents import Contents, TensorInfo
 from nanogpt_cli.checkpoints.envelope import open_envelope
-from nanogpt_cli.checkpoints.hf_config import read_hf_config
-from nanogpt_cli.checkpoints.hf_folder import HuggingFaceFolder
+from nanogpt_cli.checkpoints.finding import refs
+from nanogpt_cli.checkpoints.finding.refs import Located
+from nanogpt_cli.checkpoints.hugging_face.config import read_hf_config
+from nanogpt_cli.checkpoints.hugging_face.folder import HuggingFaceFolder
 from nanogpt_cli.checkpoints.impostors import explain
-from nanogpt_cli.checkpoints.refs import Located
-from nanogpt_cli.checkpoints.safetensors_file import SafetensorsFile
-from nanogpt_cli.checkpoints.torch_legacy import TorchLegacy
-from nanogpt_cli.checkpoints.torch_zip import TorchZip
+from nanogpt_cli.checkpoints.safetensors_files.format import SafetensorsFile
+from nanogpt_cli.checkpoints.torch_files.legacy_format import TorchLegacy
+from nanogpt_cli.checkpoints.torch_files.zip_format import TorchZip
 from nanogpt_cli.config import GPTConfig
 from nanogpt_cli.errors import NanoGPTError
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from nanogpt_cli.checkpoints.architecture import Architecture, Weight
+from nanogpt_cli.checkpoints.architecture import Architecture
+from nanogpt_cli.checkpoints.stored_names import Weight
 from nanogpt_cli.checkpoints.tensors import TensorReader
 from nanogpt_cli.errors import UsageError
 from nanogpt_cli.model import GPT

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator
 
 from nanogpt_cli.checkpoints.contents import TensorInfo
-from nanogpt_cli.checkpoints.zips import read_directory, read_member
+from nanogpt_cli.checkpoints.torch_files.zips import read_directory, read_member
 
 CHUNK_BYTES = 1 << 20
 SCALAR_CODES = {

@@ -20,6 +20,19 @@ BODY = ("wte", "wpe", "h", "ln_f")
 """The parts that Hugging Face files may name without `transformer.` before them."""
 
 
+@dataclass(frozen=True)
+class Weight:
+    """One weight of the model: the tensor that holds it, and whether it is stored transposed."""
+
+    info: TensorInfo
+    transposed: bool = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape in nanoGPT's layout."""
+        return self.info.shape[::-1] if self.transposed else self.info.shape
+
+
 @dataclass
 class StoredNames:
     """Stored tensors under nanoGPT's names, sorted into weights and masks."""

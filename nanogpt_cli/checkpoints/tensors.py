@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nanogpt_cli.checkpoints.contents import DTYPE_BYTES, TensorInfo
 from nanogpt_cli.checkpoints.files import errors_name
-from nanogpt_cli.checkpoints.zips import read_directory, read_member
+from nanogpt_cli.checkpoints.torch_files.zips import read_directory, read_member
 from nanogpt_cli.errors import CheckpointError
 
 _CHANGED = "the file changed while it was read: run the command again"

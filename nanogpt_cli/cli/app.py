@@ -18,7 +18,8 @@ from nanogpt_cli.cli.complaints import TYPED, no_such_command
 from nanogpt_cli.cli.completion import SCRIPTS, Shell
 from nanogpt_cli.commands import COMMANDS
 from nanogpt_cli.errors import UsageError
-from nanogpt_cli.options import GENERAL, ConfigOpt, DebugOpt, InitFromOpt, OutDirOpt, QuietOpt
+from nanogpt_cli.options.general import ConfigOpt, DebugOpt, InitFromOpt, OutDirOpt, QuietOpt
+from nanogpt_cli.options.panels import GENERAL
 
 if TYPE_CHECKING:
     from nanogpt_cli.config_files import Key

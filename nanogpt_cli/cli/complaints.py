@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from nanogpt_cli.checkpoints.refs import DEMO, STOCK
+from nanogpt_cli.checkpoints.finding.refs import DEMO, STOCK
 from nanogpt_cli.errors import NanoGPTError, UsageError, did_you_mean, nearest
 
 _TYPER_ERROR = [

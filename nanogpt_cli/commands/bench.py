@@ -6,9 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nanogpt_cli import candidates, options, output
+from nanogpt_cli import candidates, output
 from nanogpt_cli.commands.caches import cache_folder
-from nanogpt_cli.commands.sample import name_checkpoint
+from nanogpt_cli.commands.naming import name_checkpoint
+from nanogpt_cli.options.checkpoint import CheckpointArg
+from nanogpt_cli.options.model import CompileOpt, DeviceOpt, NHeadOpt, OfflineOpt, ThreadsOpt
+from nanogpt_cli.options.output import JsonOpt
+from nanogpt_cli.options.panels import MODEL
+from nanogpt_cli.output.numbers import format_seconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -27,7 +32,7 @@ WeightsOpt = Annotated[
         "--dtype",
         metavar="[float32|float16|bfloat16|int8]",
         envvar="NANOGPT_BENCH_DTYPE",
-        rich_help_panel=options.MODEL,
+        rich_help_panel=MODEL,
         show_default=", ".join(WEIGHTS),
         autocompletion=candidates.named(dict.fromkeys((*WEIGHTS, "bfloat16"), "")),
         help="Number format of the weights. May be given several times: a row for each.",
@@ -37,7 +42,7 @@ BatchSizesOpt = Annotated[
     list[int] | None,
     typer.Option(
         "--batch-size",
-        rich_help_panel=options.MODEL,
+        rich_help_panel=MODEL,
         show_default="1, 8",
         help="Texts decoded side by side. May be given several times: a row for each.",
     ),
@@ -46,7 +51,7 @@ PromptTokensOpt = Annotated[
     int | None,
     typer.Option(
         "--prompt-tokens",
-        rich_help_panel=options.MODEL,
+        rich_help_panel=MODEL,
         show_default="128, or a half of the model's positions",
         help="Length of each prompt, in tokens; they are random.",
     ),
@@ -55,7 +60,7 @@ NewTokensOpt = Annotated[
     int | None,
     typer.Option(
         "--new-tokens",
-        rich_help_panel=options.MODEL,
+        rich_help_panel=MODEL,
         show_default="64, or a half of the model's positions",
         help="Tokens decoded after each prompt.",
     ),
@@ -64,25 +69,25 @@ RoundsOpt = Annotated[
     int,
     typer.Option(
         "--rounds",
-        rich_help_panel=options.MODEL,
+        rich_help_panel=MODEL,
         help="Runs of each row, of which the median is shown.",
     ),
 ]
 
 
 def bench(
-    checkpoint: options.CheckpointArg = None,
+    checkpoint: CheckpointArg = None,
     dtype: WeightsOpt = None,
     batch_size: BatchSizesOpt = None,
     prompt_tokens: PromptTokensOpt = None,
     new_tokens: NewTokensOpt = None,
     rounds: RoundsOpt = 3,
-    n_head: options.NHeadOpt = None,
-    device: options.DeviceOpt = "auto",
-    compile: options.CompileOpt = None,
-    threads: options.ThreadsOpt = None,
-    offline: options.OfflineOpt = False,
-    json: options.JsonOpt = False,
+    n_head: NHeadOpt = None,
+    device: DeviceOpt = "auto",
+    compile: CompileOpt = None,
+    threads: ThreadsOpt = None,
+    offline: OfflineOpt = False,
+    json: JsonOpt = False,
 ) -> None:
     """Measure how fast a checkpoint runs on this machine, and how near to what its memory allows.
 
@@ -124,7 +129,7 @@ def render(report: BenchReport) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    from nanogpt_cli.commands.inspect_tables import stack
+    from nanogpt_cli.commands.tables import stack
 
     gigabytes = report.bandwidth_bytes_per_second / 1e9
     title = (
@@ -142,7 +147,7 @@ def render(report: BenchReport) -> RenderableType:
             row.weights,
             str(row.batch_size),
             f"{row.prefill_tokens_per_second:,.0f}",
-            output.format_seconds(row.first_token_seconds),
+            format_seconds(row.first_token_seconds),
             f"{row.decode_tokens_per_second:,.1f}",
             f"{row.step_seconds * 1e3:.2f}",
             f"{row.share_of_limit:.2f}",

@@ -7,15 +7,14 @@ what was written is read again and compared before it gets its name.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from nanogpt_cli.checkpoints import Architecture, Checkpoint, open_checkpoint
-from nanogpt_cli.checkpoints.atomic import Progress, write_file, write_folder
-from nanogpt_cli.checkpoints.remaking import CastLoss
-from nanogpt_cli.checkpoints.targets import check_target
-from nanogpt_cli.checkpoints.writing import BytesPlan
+from nanogpt_cli.checkpoints import Checkpoint, open_checkpoint
+from nanogpt_cli.checkpoints.writing.atomic import Progress, write_file, write_folder
+from nanogpt_cli.checkpoints.writing.plans import BytesPlan
+from nanogpt_cli.checkpoints.writing.remaking import CastLoss
+from nanogpt_cli.checkpoints.writing.targets import check_target
 from nanogpt_cli.conversion.job import Job, plan_files, plan_job
 from nanogpt_cli.conversion.record import Checked, hash_files, make_report, write_record
 from nanogpt_cli.conversion.report import ConversionReport, OutputFile
@@ -23,8 +22,6 @@ from nanogpt_cli.conversion.settings import ConversionSettings, choose_target
 from nanogpt_cli.errors import UsageError
 
 __all__ = ["ConversionReport", "ConversionSettings", "choose_target", "convert"]
-
-Fingerprint = Callable[[Architecture], str]
 
 
 def convert(
@@ -39,7 +36,6 @@ def convert(
     verify: bool = True,
     dry_run: bool = False,
     force: bool = False,
-    fingerprint: Fingerprint | None = None,
     progress: Progress = lambda _done, _total: None,
 ) -> ConversionReport:
     """Write a checkpoint in another format, and check that it is the same model.
@@ -55,7 +51,6 @@ def convert(
         verify: whether the output is read again and compared; it is kept only if it is the same.
         dry_run: plan everything and write nothing.
         force: replace an output that exists.
-        fingerprint: gives the digest of a model's weights, for the record of what was verified.
         progress: told how far the writing is.
 
     Raises:
@@ -75,7 +70,7 @@ def convert(
     if dry_run:
         return make_report(job, dry_run=True)
     write = _write_folder if is_folder else _write_file
-    return write(job, _Check(job, fingerprint) if verify else None, progress)
+    return write(job, _Check(job) if verify else None, progress)
 
 
 def _inputs(checkpoint: Checkpoint) -> list[Path]:
@@ -126,17 +121,14 @@ class _Check:
     """Reads an output again before it gets its name."""
 
     job: Job
-    fingerprint: Fingerprint | None
 
     def run(self, path: Path) -> Checked:
         """Return what was found; see `verification.verify` for what it raises."""
+        from nanogpt_cli.checkpoints.fingerprints import fingerprint
         from nanogpt_cli.conversion import verification  # transformers, for a model to run
 
         job = self.job
         found = verification.verify(
             job.checkpoint, job.model, job.settings.to, path, entries=job.entries
         )
-        if self.fingerprint is None:
-            return Checked(found)
-        written = verification.read_output(path)
-        return Checked(found, self.fingerprint(written.architecture))
+        return Checked(found, fingerprint(verification.read_output(path).architecture))

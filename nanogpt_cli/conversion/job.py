@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nanogpt_cli.checkpoints import Checkpoint
-from nanogpt_cli.checkpoints.remaking import CastLoss
-from nanogpt_cli.checkpoints.safetensors_write import SafetensorsPlan
-from nanogpt_cli.checkpoints.torch_write import plan_torch
-from nanogpt_cli.checkpoints.writing import BytesPlan, FilePlan
+from nanogpt_cli.checkpoints.safetensors_files.write import SafetensorsPlan
+from nanogpt_cli.checkpoints.torch_files.write import plan_torch
+from nanogpt_cli.checkpoints.writing.plans import BytesPlan, FilePlan
+from nanogpt_cli.checkpoints.writing.remaking import CastLoss
 from nanogpt_cli.config import GPTConfig
 from nanogpt_cli.conversion import hf_folder
 from nanogpt_cli.conversion.nanogpt_file import Surroundings, build_root, plan_surroundings

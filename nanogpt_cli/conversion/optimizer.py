@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from nanogpt_cli.checkpoints import Architecture, Checkpoint, TensorInfo
-from nanogpt_cli.checkpoints.architecture import parameter_shapes
+from nanogpt_cli.checkpoints.fitting import parameter_shapes
 from nanogpt_cli.checkpoints.stored_names import HEAD, WTE
 from nanogpt_cli.config import GPTConfig
 

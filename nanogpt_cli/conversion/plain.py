@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from nanogpt_cli.checkpoints.contents import TensorInfo
-from nanogpt_cli.checkpoints.records import entries_of
+from nanogpt_cli.checkpoints.torch_files.records import entries_of
 from nanogpt_cli.pickles import Global, Record
 
 PLAIN = bool | int | float | str | bytes | TensorInfo

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from nanogpt_cli.checkpoints import Architecture, Checkpoint
-from nanogpt_cli.checkpoints.architecture import Weight
 from nanogpt_cli.checkpoints.loading import require_n_head
-from nanogpt_cli.checkpoints.stored_names import CONV1D, HEAD, WTE
+from nanogpt_cli.checkpoints.stored_names import CONV1D, HEAD, WTE, Weight
 from nanogpt_cli.checkpoints.zero_biases import first_nonzero, is_bias, without_biases
 from nanogpt_cli.config import GPTConfig
 from nanogpt_cli.conversion.report import TensorRow

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
 
-from nanogpt_cli.checkpoints.remaking import CastLoss
+from nanogpt_cli.checkpoints.writing.remaking import CastLoss
 from nanogpt_cli.conversion import hf_folder
 from nanogpt_cli.conversion.job import Job, plan_files
 from nanogpt_cli.conversion.report import (

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from nanogpt_cli.checkpoints import Checkpoint
-from nanogpt_cli.checkpoints.hub import TOKENIZER_FILES
+from nanogpt_cli.checkpoints.finding.hub import TOKENIZER_FILES
 from nanogpt_cli.conversion.merges import (
     find_merges,
     merges_txt,

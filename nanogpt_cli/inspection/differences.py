@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from nanogpt_cli.checkpoints import Architecture, Checkpoint
+from nanogpt_cli.checkpoints.fingerprints import fingerprint
 from nanogpt_cli.checkpoints.loading import read_weight
 from nanogpt_cli.checkpoints.tensors import TensorReader
-from nanogpt_cli.inspection.fingerprints import fingerprint
 from nanogpt_cli.inspection.measures import pieces
 
 MODEL_FIELDS = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nanogpt_cli.checkpoints import Contents
-from nanogpt_cli.checkpoints.zips import read_directory
+from nanogpt_cli.checkpoints.torch_files.zips import read_directory
 
 ZIP_AGES = (
     (".storage_alignment", "as torch 2.7 and newer write it"),

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from nanogpt_cli.accounting.parameters import ParameterCounts, count_parameters
 from nanogpt_cli.checkpoints import Checkpoint, TensorInfo
-from nanogpt_cli.checkpoints.hf_config import CONFIG_NAME
+from nanogpt_cli.checkpoints.hugging_face.config import CONFIG_NAME
 from nanogpt_cli.checkpoints.raw import read_bytes
 from nanogpt_cli.checkpoints.stored_names import WTE
 from nanogpt_cli.inspection.formats import tell_age

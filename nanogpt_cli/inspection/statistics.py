@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from nanogpt_cli.checkpoints import Checkpoint, TensorInfo
+from nanogpt_cli.checkpoints.fingerprints import fingerprint
 from nanogpt_cli.checkpoints.loading import read_weight
 from nanogpt_cli.checkpoints.stored_names import HEAD, WPE, WTE
 from nanogpt_cli.checkpoints.tensors import TensorReader
-from nanogpt_cli.inspection.fingerprints import fingerprint
 from nanogpt_cli.inspection.listing import TensorRow, select
 from nanogpt_cli.inspection.measures import Measures, measure, read
 from nanogpt_cli.inspection.optimizer import read_optimizer

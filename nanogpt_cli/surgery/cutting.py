@@ -7,16 +7,16 @@ from dataclasses import dataclass, field, replace
 
 from nanogpt_cli.checkpoints.architecture import Architecture
 from nanogpt_cli.checkpoints.contents import TensorInfo
-from nanogpt_cli.checkpoints.records import (
+from nanogpt_cli.checkpoints.stored_names import HEAD, WPE, WTE, canonical_name, strip_prefixes
+from nanogpt_cli.checkpoints.torch_files.records import (
     entries_of,
     tensor_of,
     with_all_entries,
     with_entries,
     with_tensor,
 )
-from nanogpt_cli.checkpoints.remaking import CastLoss, remake
-from nanogpt_cli.checkpoints.stored_names import HEAD, WPE, WTE, canonical_name, strip_prefixes
-from nanogpt_cli.checkpoints.writing import Stored
+from nanogpt_cli.checkpoints.writing.plans import Stored
+from nanogpt_cli.checkpoints.writing.remaking import CastLoss, remake
 from nanogpt_cli.pickles import Record
 from nanogpt_cli.surgery.report import MASKS, OTHER, POSITIONS, SECOND_HEAD, WEIGHTS, Cut, Ledger
 

@@ -9,15 +9,15 @@ from pathlib import Path
 
 from nanogpt_cli.checkpoints.contents import Contents, TensorInfo
 from nanogpt_cli.checkpoints.envelope import SIZE_NAMES
-from nanogpt_cli.checkpoints.hf_config import CONFIG_NAME, SIZES, gpt2_settings, load_json
-from nanogpt_cli.checkpoints.hf_folder import (
+from nanogpt_cli.checkpoints.hugging_face.config import CONFIG_NAME, SIZES, gpt2_settings, load_json
+from nanogpt_cli.checkpoints.hugging_face.folder import (
     INDEX_LIMIT,
     INDEX_SUFFIX,
     describe_weights,
 )
-from nanogpt_cli.checkpoints.safetensors_file import SafetensorsFile
-from nanogpt_cli.checkpoints.safetensors_write import SafetensorsPlan
-from nanogpt_cli.checkpoints.writing import BytesPlan, CopyPlan, FilePlan, NewTensor
+from nanogpt_cli.checkpoints.safetensors_files.format import SafetensorsFile
+from nanogpt_cli.checkpoints.safetensors_files.write import SafetensorsPlan
+from nanogpt_cli.checkpoints.writing.plans import BytesPlan, CopyPlan, FilePlan, NewTensor
 from nanogpt_cli.errors import name_some
 from nanogpt_cli.surgery.cutting import Cutter
 from nanogpt_cli.surgery.report import Cut

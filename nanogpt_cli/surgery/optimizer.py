@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from nanogpt_cli.checkpoints.contents import TensorInfo
-from nanogpt_cli.checkpoints.records import entries_of, tensor_of, with_entries, with_tensor
-from nanogpt_cli.checkpoints.remaking import remake
 from nanogpt_cli.checkpoints.stored_names import WPE, canonical_name
-from nanogpt_cli.checkpoints.torch_write import tensors_in
-from nanogpt_cli.checkpoints.writing import Stored
+from nanogpt_cli.checkpoints.torch_files.records import (
+    entries_of,
+    tensor_of,
+    with_entries,
+    with_tensor,
+)
+from nanogpt_cli.checkpoints.torch_files.write import tensors_in
+from nanogpt_cli.checkpoints.writing.plans import Stored
+from nanogpt_cli.checkpoints.writing.remaking import remake
 from nanogpt_cli.errors import CheckpointError
 from nanogpt_cli.surgery.cutting import Cutter
 from nanogpt_cli.surgery.report import OPTIMIZER, OPTIMIZER_POSITIONS

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from nanogpt_cli.checkpoints.contents import Contents
 from nanogpt_cli.checkpoints.envelope import CONFIG_KEYS
-from nanogpt_cli.checkpoints.records import entries_of, with_all_entries
 from nanogpt_cli.checkpoints.stored_names import WPE, canonical_name
-from nanogpt_cli.checkpoints.torch_legacy import TorchLegacy
-from nanogpt_cli.checkpoints.torch_reread import reread
-from nanogpt_cli.checkpoints.torch_write import plan_torch, tensors_in
-from nanogpt_cli.checkpoints.zip_write import ZipPlan
+from nanogpt_cli.checkpoints.torch_files.legacy_format import TorchLegacy
+from nanogpt_cli.checkpoints.torch_files.records import entries_of, with_all_entries
+from nanogpt_cli.checkpoints.torch_files.reread import reread
+from nanogpt_cli.checkpoints.torch_files.write import plan_torch, tensors_in
+from nanogpt_cli.checkpoints.torch_files.zip_write import ZipPlan
 from nanogpt_cli.surgery.cutting import Cutter, set_block_size
 from nanogpt_cli.surgery.optimizer import cut_optimizer, is_optimizer
 from nanogpt_cli.surgery.report import OPTIMIZER, OTHER, Cut

@@ -15,7 +15,7 @@ import torch
 from model_files import SIZES, build, envelope, save_nanogpt
 
 from nanogpt_cli.checkpoints import Checkpoint, load_model, open_checkpoint
-from nanogpt_cli.checkpoints.architecture import parameter_shapes
+from nanogpt_cli.checkpoints.fitting import parameter_shapes
 from nanogpt_cli.errors import CheckpointError, UsageError
 from nanogpt_cli.model import GPT
 

@@ -12,7 +12,7 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 from transformers.activations import ACT2FN
 
-from nanogpt_cli.checkpoints.hf_config import (
+from nanogpt_cli.checkpoints.hugging_face.config import (
     ACTIVATION_NAMES,
     CONFIG_LIMIT,
     HFSettings,

@@ -15,7 +15,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, GPT2Model
 
 from nanogpt_cli.checkpoints import load_model, open_checkpoint
 from nanogpt_cli.checkpoints.contents import TensorInfo
-from nanogpt_cli.checkpoints.hf_folder import HuggingFaceFolder, is_plain_name
+from nanogpt_cli.checkpoints.hugging_face.folder import HuggingFaceFolder, is_plain_name
 from nanogpt_cli.errors import CheckpointError
 
 ZOO = Path(os.environ.get("NANOGPT_ZOO", Path(__file__).resolve().parents[3] / "shared" / "zoo"))

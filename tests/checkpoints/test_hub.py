@@ -24,7 +24,7 @@ import torch
 from hub_server import HubServer, Repository, running_hub
 from safetensors.torch import save
 
-from nanogpt_cli.checkpoints import hub, hub_errors
+from nanogpt_cli.checkpoints.finding import hub, hub_errors
 from nanogpt_cli.errors import NanoGPTError
 
 COMMIT = "a" * 40
@@ -40,8 +40,8 @@ GPT2 = "openai-community/gpt2"
 
 RUNNER = """
 import json, sys, time
-from nanogpt_cli.checkpoints import hub
-from nanogpt_cli.checkpoints.refs import locate
+from nanogpt_cli.checkpoints.finding import hub
+from nanogpt_cli.checkpoints.finding.refs import locate
 from nanogpt_cli.errors import NanoGPTError
 
 seconds, calls = json.loads(sys.argv[1])

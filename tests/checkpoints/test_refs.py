@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nanogpt_cli.checkpoints.refs import DEMO_PATH, Located, locate
+from nanogpt_cli.checkpoints.finding.refs import DEMO_PATH, Located, locate
 from nanogpt_cli.errors import NanoGPTError, UsageError
 
 HF_CONFIG = {"model_type": "gpt2", "n_layer": 1, "n_head": 1, "n_embd": 4, "n_positions": 8}
@@ -325,7 +325,7 @@ def test_looking_at_the_disk_imports_nothing_heavy() -> None:
     make_hf("hf")
     code = (
         "import sys\n"
-        "from nanogpt_cli.checkpoints.refs import locate\n"
+        "from nanogpt_cli.checkpoints.finding.refs import locate\n"
         "assert locate('hf').kind == 'folder'\n"
         "heavy = {'torch', 'numpy', 'transformers', 'tiktoken', 'safetensors', 'huggingface_hub'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"

@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from nanogpt_cli.checkpoints.contents import TensorInfo
-from nanogpt_cli.checkpoints.safetensors_file import DTYPES, HEADER_LIMIT, SafetensorsFile
+from nanogpt_cli.checkpoints.safetensors_files.format import DTYPES, HEADER_LIMIT, SafetensorsFile
 from nanogpt_cli.errors import CheckpointError, NanoGPTError
 
 FORMAT = SafetensorsFile()

@@ -13,8 +13,8 @@ from torch_files import infos, rezip, save, unzip, write
 
 from nanogpt_cli.checkpoints.contents import TensorInfo
 from nanogpt_cli.checkpoints.tensors import TensorReader
-from nanogpt_cli.checkpoints.torch_legacy import TorchLegacy
-from nanogpt_cli.checkpoints.torch_zip import TorchZip
+from nanogpt_cli.checkpoints.torch_files.legacy_format import TorchLegacy
+from nanogpt_cli.checkpoints.torch_files.zip_format import TorchZip
 from nanogpt_cli.errors import CheckpointError
 
 

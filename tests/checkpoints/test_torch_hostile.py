@@ -30,11 +30,11 @@ from torch_files import (
     write,
 )
 
-from nanogpt_cli.checkpoints import zips
 from nanogpt_cli.checkpoints.impostors import explain
 from nanogpt_cli.checkpoints.tensors import TensorReader
-from nanogpt_cli.checkpoints.torch_legacy import TorchLegacy
-from nanogpt_cli.checkpoints.torch_zip import TorchZip
+from nanogpt_cli.checkpoints.torch_files import zips
+from nanogpt_cli.checkpoints.torch_files.legacy_format import TorchLegacy
+from nanogpt_cli.checkpoints.torch_files.zip_format import TorchZip
 from nanogpt_cli.errors import CheckpointError, NanoGPTError
 
 HUGE = 1 << 62

@@ -15,7 +15,7 @@ from torch_files import assert_same, infos, number, numbers, save, tensor, write
 
 from nanogpt_cli.checkpoints.contents import DTYPE_BYTES
 from nanogpt_cli.checkpoints.tensors import TensorReader
-from nanogpt_cli.checkpoints.torch_legacy import MAGIC, PROTOCOL, TorchLegacy
+from nanogpt_cli.checkpoints.torch_files.legacy_format import MAGIC, PROTOCOL, TorchLegacy
 from nanogpt_cli.errors import CheckpointError
 from nanogpt_cli.pickles import Record
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from torch_files import assert_same, infos
 
 from nanogpt_cli.checkpoints.tensors import TensorReader
-from nanogpt_cli.checkpoints.torch_legacy import TorchLegacy
-from nanogpt_cli.checkpoints.torch_zip import TorchZip
+from nanogpt_cli.checkpoints.torch_files.legacy_format import TorchLegacy
+from nanogpt_cli.checkpoints.torch_files.zip_format import TorchZip
 from nanogpt_cli.errors import NanoGPTError
 
 pytestmark = pytest.mark.real

@@ -33,8 +33,8 @@ from torch_files import (
 
 from nanogpt_cli.checkpoints.contents import DTYPE_BYTES, TensorInfo
 from nanogpt_cli.checkpoints.tensors import TensorReader
-from nanogpt_cli.checkpoints.torch_legacy import TorchLegacy
-from nanogpt_cli.checkpoints.torch_zip import TorchZip
+from nanogpt_cli.checkpoints.torch_files.legacy_format import TorchLegacy
+from nanogpt_cli.checkpoints.torch_files.zip_format import TorchZip
 from nanogpt_cli.errors import CheckpointError
 from nanogpt_cli.pickles import Record
 
@@ -427,8 +427,8 @@ def test_describing_imports_nothing_heavy(tmp_path: Path) -> None:
         write(tmp_path, data, name)
     code = (
         "import sys; from pathlib import Path\n"
-        "from nanogpt_cli.checkpoints.torch_zip import TorchZip\n"
-        "from nanogpt_cli.checkpoints.torch_legacy import TorchLegacy\n"
+        "from nanogpt_cli.checkpoints.torch_files.zip_format import TorchZip\n"
+        "from nanogpt_cli.checkpoints.torch_files.legacy_format import TorchLegacy\n"
         "folder = Path(sys.argv[1])\n"
         "TorchZip().describe(folder / 'new.pt'); TorchLegacy().describe(folder / 'old.pt')\n"
         "print([m for m in ('torch', 'numpy') if m in sys.modules])\n"

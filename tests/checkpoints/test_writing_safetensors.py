@@ -10,11 +10,11 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from nanogpt_cli.checkpoints import describe
-from nanogpt_cli.checkpoints.atomic import write_file
 from nanogpt_cli.checkpoints.contents import DTYPE_BYTES, TensorInfo
-from nanogpt_cli.checkpoints.remaking import CastLoss, remake
-from nanogpt_cli.checkpoints.safetensors_write import SafetensorsPlan
-from nanogpt_cli.checkpoints.writing import Stored
+from nanogpt_cli.checkpoints.safetensors_files.write import SafetensorsPlan
+from nanogpt_cli.checkpoints.writing.atomic import write_file
+from nanogpt_cli.checkpoints.writing.plans import Stored
+from nanogpt_cli.checkpoints.writing.remaking import CastLoss, remake
 
 TENSORS = {
     "odd": torch.arange(3, dtype=torch.uint8),

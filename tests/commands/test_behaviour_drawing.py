@@ -14,15 +14,13 @@ import pytest
 from model_files import build
 from rich.console import Console
 
-from nanogpt_cli.commands import (
-    behaviour_activations,
-    behaviour_lens,
-    behaviour_next,
-    behaviour_surprisal,
-)
-from nanogpt_cli.commands.behaviour_lens import Cell, Grid, cut
-from nanogpt_cli.commands.behaviour_next import format_percent
-from nanogpt_cli.commands.behaviour_surprisal import ColouredText, level_of
+from nanogpt_cli.commands.inspect.behaviour import activations as behaviour_activations
+from nanogpt_cli.commands.inspect.behaviour import lens as behaviour_lens
+from nanogpt_cli.commands.inspect.behaviour import next as behaviour_next
+from nanogpt_cli.commands.inspect.behaviour import surprisal as behaviour_surprisal
+from nanogpt_cli.commands.inspect.behaviour.lens import Cell, Grid, cut
+from nanogpt_cli.commands.inspect.behaviour.next import format_percent
+from nanogpt_cli.commands.inspect.behaviour.surprisal import ColouredText, level_of
 from nanogpt_cli.inspection.behaviour import activations, lens, next_token, surprisal
 from nanogpt_cli.inspection.behaviour.labels import label_bytes
 from nanogpt_cli.inspection.behaviour.subject import Subject

@@ -23,9 +23,9 @@ from model_files import build, save_meta, save_nanogpt
 from rich.console import Console
 
 from nanogpt_cli.checkpoints import open_checkpoint
+from nanogpt_cli.checkpoints.fingerprints import fingerprint
 from nanogpt_cli.commands.convert import render
 from nanogpt_cli.conversion import ConversionSettings, convert
-from nanogpt_cli.inspection.fingerprints import fingerprint
 from nanogpt_cli.model import GPT, GPTConfig
 
 NANOGPT = [sys.executable, "-m", "nanogpt_cli"]

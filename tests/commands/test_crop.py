@@ -15,7 +15,7 @@ from model_files import ALPHABET, build, save_meta, save_nanogpt
 from rich.console import Console
 
 from nanogpt_cli.checkpoints import open_checkpoint
-from nanogpt_cli.checkpoints.refs import Located
+from nanogpt_cli.checkpoints.finding.refs import Located
 from nanogpt_cli.commands.crop import render
 from nanogpt_cli.surgery import CropReport, crop
 from nanogpt_cli.surgery.outputs import default_output

@@ -16,7 +16,7 @@ from induction_model import SIZE, build_induction
 from model_files import ALPHABET, build, save_meta, save_nanogpt
 from rich.console import Console, RenderableType
 
-from nanogpt_cli.commands.heat import LEGEND, LayerMap, SquareMap
+from nanogpt_cli.commands.inspect.behaviour.heat import LEGEND, LayerMap, SquareMap
 
 HOSTILE = "[RED]X[/B]"
 

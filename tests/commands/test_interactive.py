@@ -15,10 +15,10 @@ from conftest import Outcome, Run
 from model_files import build, save_meta, save_nanogpt
 
 from nanogpt_cli.checkpoints import open_checkpoint
-from nanogpt_cli.commands.interactive import Conversation
-from nanogpt_cli.commands.interactive_lines import TerminalLines, history_path, open_lines
-from nanogpt_cli.commands.sample_text import Manner
-from nanogpt_cli.commands.slash_commands import SLASH_COMMANDS
+from nanogpt_cli.commands.sample.interactive import Conversation
+from nanogpt_cli.commands.sample.interactive_lines import TerminalLines, history_path, open_lines
+from nanogpt_cli.commands.sample.slash_commands import SLASH_COMMANDS
+from nanogpt_cli.commands.sample.text import Manner
 from nanogpt_cli.generation.session import Session
 from nanogpt_cli.generation.settings import SampleSettings
 from nanogpt_cli.sampling import DEFAULTS

@@ -17,7 +17,7 @@ from rich.console import Console
 from nanogpt_cli.accounting import Workload, account, find_known_config, name_hardware
 from nanogpt_cli.cli import main
 from nanogpt_cli.commands.params import ParamsReport, render
-from nanogpt_cli.commands.params_models import parse_count
+from nanogpt_cli.commands.params.models import parse_count
 from nanogpt_cli.config import GPTConfig
 from nanogpt_cli.errors import UsageError
 from nanogpt_cli.model import GPT

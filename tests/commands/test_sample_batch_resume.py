@@ -17,9 +17,9 @@ from model_files import build, save_meta, save_nanogpt
 
 from nanogpt_cli.checkpoints import open_checkpoint
 from nanogpt_cli.cli import main
-from nanogpt_cli.commands import sample_batch
-from nanogpt_cli.commands.sample_batch_plan import BatchJob
-from nanogpt_cli.generation.rows import Shard
+from nanogpt_cli.commands.sample import batch as sample_batch
+from nanogpt_cli.commands.sample.batch_plan import BatchJob
+from nanogpt_cli.generation.batch.prompts import Shard
 from nanogpt_cli.generation.session import Session
 from nanogpt_cli.generation.settings import SampleSettings
 from nanogpt_cli.generation.steps.choose import StepChoice

@@ -13,7 +13,7 @@ import torch
 from conftest import Outcome, Run
 from model_files import build, save_meta, save_nanogpt
 
-from nanogpt_cli.commands.sample_color import LEVELS, Painter, level_of, style_of
+from nanogpt_cli.commands.sample.color import LEVELS, Painter, level_of, style_of
 from nanogpt_cli.generation.scores import TokenScore
 from nanogpt_cli.generation.text import Piece
 from nanogpt_cli.output import TRUE_COLOR

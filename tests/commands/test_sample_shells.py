@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import Run
 
-from nanogpt_cli.commands.sample_color import LEVELS, style_of
+from nanogpt_cli.commands.sample.color import LEVELS, style_of
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="a POSIX shell")
 if os.name != "nt":

@@ -11,8 +11,8 @@ from conftest import CACHE
 from model_files import build, save_meta, save_nanogpt
 
 from nanogpt_cli.checkpoints import open_checkpoint
+from nanogpt_cli.generation.batch.prompts import PromptRow
 from nanogpt_cli.generation.engine import NewToken, Request
-from nanogpt_cli.generation.rows import PromptRow
 from nanogpt_cli.generation.session import Session
 from nanogpt_cli.generation.settings import SampleSettings
 from nanogpt_cli.generation.steps.choose import StepChoice

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from model_files import ALPHABET
 
 from nanogpt_cli.errors import NanoGPTError
-from nanogpt_cli.generation import batch
-from nanogpt_cli.generation.batch import SampleRow, Tally, sample_rows
+from nanogpt_cli.generation.batch import samples as batch
+from nanogpt_cli.generation.batch.prompts import PromptRow, RowError
+from nanogpt_cli.generation.batch.samples import SampleRow, Tally, sample_rows
 from nanogpt_cli.generation.engine import NewToken
 from nanogpt_cli.generation.prompt import PromptText
-from nanogpt_cli.generation.rows import PromptRow, RowError
 from nanogpt_cli.generation.session import Session
 from nanogpt_cli.generation.settings import SampleSettings
 from nanogpt_cli.generation.steps.library import find_compiler

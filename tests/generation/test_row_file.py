@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nanogpt_cli.errors import NanoGPTError
-from nanogpt_cli.generation.row_file import RowFile
+from nanogpt_cli.generation.batch.row_file import RowFile
 
 
 @contextmanager

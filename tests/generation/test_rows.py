@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 from nanogpt_cli.errors import UsageError
-from nanogpt_cli.generation.rows import PromptReader, PromptRow, Shard, count_rows, parse_shard
+from nanogpt_cli.generation.batch.prompts import (
+    PromptReader,
+    PromptRow,
+    Shard,
+    count_rows,
+    parse_shard,
+)
 
 ASK = '{"prompt": "x"}'
 

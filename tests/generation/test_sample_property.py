@@ -20,14 +20,14 @@ from model_files import build, save_nanogpt
 
 from nanogpt_cli import output
 from nanogpt_cli.checkpoints import open_checkpoint
-from nanogpt_cli.generation.batch import sample_rows
+from nanogpt_cli.generation.batch.prompts import PromptRow, Shard
+from nanogpt_cli.generation.batch.row_file import RowFile
+from nanogpt_cli.generation.batch.samples import sample_rows
+from nanogpt_cli.generation.batch.written import Expected, Written
 from nanogpt_cli.generation.prompt import PromptText
-from nanogpt_cli.generation.row_file import RowFile
-from nanogpt_cli.generation.rows import PromptRow, Shard
 from nanogpt_cli.generation.session import Session
 from nanogpt_cli.generation.settings import SampleSettings
 from nanogpt_cli.generation.steps.choose import StepChoice
-from nanogpt_cli.generation.written import Expected, Written
 
 CASES = 500
 PIECES = ["é", "€", "日", "本", "🙂", "th", "an", " a", "ab", " t", "日本", "é€", "an a"]

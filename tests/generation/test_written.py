@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from nanogpt_cli.errors import UsageError
-from nanogpt_cli.generation.rows import PromptRow, RowError, Shard
-from nanogpt_cli.generation.written import Expected, Written
+from nanogpt_cli.generation.batch.prompts import PromptRow, RowError, Shard
+from nanogpt_cli.generation.batch.written import Expected, Written
 
 SETTINGS = {"temperature": 0.8, "stop": ["x"], "digest": "d1"}
 EXPECTED = Expected(SETTINGS, "float32", 1337, 2, None, Shard())

@@ -14,7 +14,7 @@ from torch import Tensor
 from training_files import build_trained, save_trained
 
 from nanogpt_cli.checkpoints import open_checkpoint
-from nanogpt_cli.checkpoints.architecture import MisfitError
+from nanogpt_cli.checkpoints.fitting import MisfitError
 from nanogpt_cli.inspection.checks import (
     Check,
     CheckReport,

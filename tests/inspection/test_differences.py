@@ -14,8 +14,8 @@ from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from nanogpt_cli.checkpoints import open_checkpoint
+from nanogpt_cli.checkpoints.fingerprints import fingerprint
 from nanogpt_cli.inspection.differences import DiffReport, compare
-from nanogpt_cli.inspection.fingerprints import fingerprint
 from nanogpt_cli.model import GPT
 
 TRANSPOSED = ("attn.c_attn.weight", "c_proj.weight", "c_fc.weight")

@@ -11,7 +11,7 @@ from model_files import build, envelope, save_nanogpt
 from training_files import build_trained, save_trained
 
 from nanogpt_cli.checkpoints import open_checkpoint
-from nanogpt_cli.inspection.fingerprints import fingerprint
+from nanogpt_cli.checkpoints.fingerprints import fingerprint
 from nanogpt_cli.inspection.statistics import StatsReport, gather_statistics
 
 

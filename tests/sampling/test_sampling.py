@@ -65,8 +65,8 @@ def accepted(cls: type, value: float) -> Filter | None:
 
 
 def test_the_help_of_sample_names_the_filters_in_their_order() -> None:
-    text = " ".join((sample_command.__doc__ or "").split()).replace("-", " ")
-    names = ", ".join(cls.option.replace("_", " ") for cls in PIPELINE)
+    text = " ".join((sample_command.__doc__ or "").split())
+    names = ", ".join("--" + cls.option.replace("_", "-") for cls in PIPELINE)
     assert f"in this order: {names}." in text
 
 

@@ -15,11 +15,12 @@ import ray.data
 from ray.exceptions import RayError
 
 from nanogpt_cli.errors import NanoGPTError
-from nanogpt_cli.generation.batch import SampleRow
+from nanogpt_cli.generation.batch.samples import SampleRow
 from nanogpt_cli.generation.devices import choose_device, choose_dtype
+from nanogpt_cli.generation.parts.job import PartReport, PartsJob, read_report
 from nanogpt_cli.generation.parts.layout import Layout, Machine
 from nanogpt_cli.generation.parts.plan import Part
-from nanogpt_cli.generation.parts.worker import PartReport, PartsJob, PartWorker, read_report
+from nanogpt_cli.generation.parts.worker import PartWorker
 
 STDERR = 2
 

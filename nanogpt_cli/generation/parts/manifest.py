@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
 from nanogpt_cli.errors import UsageError
-from nanogpt_cli.generation.written import START_AGAIN, differences
+from nanogpt_cli.generation.batch.written import START_AGAIN, differences
 
 MANIFEST = "manifest.json"
 

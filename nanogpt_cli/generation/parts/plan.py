@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nanogpt_cli.errors import UsageError
-from nanogpt_cli.generation.rows import bare_lines, is_json_row, is_utf16
+from nanogpt_cli.generation.batch.prompts import bare_lines, is_json_row, is_utf16
 
 PART_NAME = re.compile(r"part-[0-9]{12}\.jsonl")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from nanogpt_cli.errors import NanoGPTError
-from nanogpt_cli.generation.batch import Tally
+from nanogpt_cli.generation.batch.prompts import RowError
+from nanogpt_cli.generation.batch.samples import Tally
+from nanogpt_cli.generation.parts.job import PartReport
 from nanogpt_cli.generation.parts.manifest import Manifest, PartEntry
-from nanogpt_cli.generation.parts.worker import PartReport
-from nanogpt_cli.generation.rows import RowError
 
 
 @dataclass

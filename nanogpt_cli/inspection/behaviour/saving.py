@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from nanogpt_cli.checkpoints.atomic import Progress, write_file
-from nanogpt_cli.checkpoints.safetensors_write import SafetensorsPlan
-from nanogpt_cli.checkpoints.targets import check_target
-from nanogpt_cli.checkpoints.writing import CHUNK_BYTES, FilePlan, NewTensor
-from nanogpt_cli.checkpoints.zip_write import ZipPlan, ZipRecord
+from nanogpt_cli.checkpoints.safetensors_files.write import SafetensorsPlan
+from nanogpt_cli.checkpoints.torch_files.zip_write import ZipPlan, ZipRecord
+from nanogpt_cli.checkpoints.writing.atomic import Progress, write_file
+from nanogpt_cli.checkpoints.writing.plans import CHUNK_BYTES, FilePlan, NewTensor
+from nanogpt_cli.checkpoints.writing.targets import check_target
 from nanogpt_cli.errors import UsageError
 
 if TYPE_CHECKING:

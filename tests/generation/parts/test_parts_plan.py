@@ -10,9 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nanogpt_cli.errors import UsageError
+from nanogpt_cli.generation.batch.prompts import PromptReader, PromptRow, bare_lines, parse_row
 from nanogpt_cli.generation.parts import plan
 from nanogpt_cli.generation.parts.plan import Lines, Part, choose_rows_per_part, other_parts
-from nanogpt_cli.generation.rows import PromptReader, PromptRow, bare_lines, parse_row
 
 BOM = b"\xef\xbb\xbf"
 LINES = st.lists(

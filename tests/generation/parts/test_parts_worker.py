@@ -17,16 +17,11 @@ from ray_extra import needs_ray
 
 from nanogpt_cli.checkpoints import open_checkpoint
 from nanogpt_cli.errors import NanoGPTError
-from nanogpt_cli.generation.batch import SampleRow, sample_rows
+from nanogpt_cli.generation.batch.prompts import PromptReader
+from nanogpt_cli.generation.batch.samples import SampleRow, sample_rows
+from nanogpt_cli.generation.parts.job import PartReport, PartsJob, Recipe, read_report
 from nanogpt_cli.generation.parts.plan import Lines, Part
-from nanogpt_cli.generation.parts.worker import (
-    PartReport,
-    PartsJob,
-    PartWorker,
-    Recipe,
-    read_report,
-)
-from nanogpt_cli.generation.rows import PromptReader
+from nanogpt_cli.generation.parts.worker import PartWorker
 from nanogpt_cli.generation.session import Session
 from nanogpt_cli.generation.settings import SampleSettings
 from nanogpt_cli.generation.steps.choose import StepChoice

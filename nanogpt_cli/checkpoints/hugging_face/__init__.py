@@ -1,0 +1,1 @@
+"""Hugging Face's folders: config.json, and the weights beside it."""

@@ -1,0 +1,1 @@
+"""safetensors files, read and written by their headers."""
