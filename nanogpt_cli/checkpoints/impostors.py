@@ -8,7 +8,8 @@ from pathlib import Path
 
 from nanogpt_cli import pickles
 from nanogpt_cli.checkpoints.files import DAMAGED, map_file
-from nanogpt_cli.checkpoints.torch_files.zips import LOCAL_SIGNATURE, read_directory
+from nanogpt_cli.checkpoints.torch_files.zip_layout import LOCAL_SIGNATURE
+from nanogpt_cli.checkpoints.torch_files.zips import read_directory
 from nanogpt_cli.errors import CheckpointError, name_some
 
 HEAD_BYTES = 4096

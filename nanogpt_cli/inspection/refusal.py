@@ -17,7 +17,8 @@ from nanogpt_cli import pickles
 from nanogpt_cli.checkpoints import describe
 from nanogpt_cli.checkpoints.contents import Contents
 from nanogpt_cli.checkpoints.torch_files.rebuild import TORCH_CALLS, TORCH_CONSTANTS
-from nanogpt_cli.checkpoints.torch_files.zips import LOCAL_SIGNATURE, read_directory
+from nanogpt_cli.checkpoints.torch_files.zip_layout import LOCAL_SIGNATURE
+from nanogpt_cli.checkpoints.torch_files.zips import read_directory
 from nanogpt_cli.errors import CheckpointError, NanoGPTError
 from nanogpt_cli.inspection.stored import list_others
 from nanogpt_cli.pickles import GlobalUse

@@ -68,3 +68,7 @@ ForceOpt = Annotated[
     bool,
     typer.Option("--force", rich_help_panel=OUTPUT, help="Replace an output that exists already."),
 ]
+DryRunOpt = Annotated[
+    bool,
+    typer.Option("--dry-run", rich_help_panel=OUTPUT, help="Show what would be written, and stop."),
+]

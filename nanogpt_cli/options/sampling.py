@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
+from nanogpt_cli.options.insertion import insert_options
 from nanogpt_cli.options.panels import SAMPLING
 from nanogpt_cli.sampling import PIPELINE, Filter
 
@@ -78,12 +78,8 @@ def with_filter_options(before: str) -> Callable[[Callable[..., None]], Callable
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        signature = inspect.signature(command, eval_str=True)
-        named = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-        place = [p.name for p in named].index(before)
-        named[place:place] = [_filter_option(cls) for cls in PIPELINE]
-        keywords = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in named]
-        command.__signature__ = signature.replace(parameters=keywords)  # type: ignore[attr-defined]
+        options = {cls.option: (_filter_option(cls), cls.default) for cls in PIPELINE}
+        insert_options(command, before, options)
         order = ", ".join(_flag(cls) for cls in PIPELINE)
         command.__doc__ = (command.__doc__ or "").replace("{filters}", order)
         return command
@@ -91,15 +87,10 @@ def with_filter_options(before: str) -> Callable[[Callable[..., None]], Callable
     return decorate
 
 
-def _filter_option(cls: type[Filter]) -> inspect.Parameter:
+def _filter_option(cls: type[Filter]) -> Any:
     flags = [_flag(cls), *(["-" + cls.short] if cls.short else [])]
     option = typer.Option(*flags, rich_help_panel=SAMPLING, help=cls.help)
-    return inspect.Parameter(
-        cls.option,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=cls.default,
-        annotation=Annotated[type(cls.default), option],
-    )
+    return Annotated[type(cls.default), option]
 
 
 def _flag(cls: type[Filter]) -> str:

@@ -19,12 +19,8 @@ from nanogpt_cli.checkpoints.torch_files.rebuild import (
     notes_on,
     read_identity,
 )
-from nanogpt_cli.checkpoints.torch_files.zips import (
-    LOCAL_SIGNATURE,
-    Member,
-    read_directory,
-    read_member,
-)
+from nanogpt_cli.checkpoints.torch_files.zip_layout import LOCAL_SIGNATURE
+from nanogpt_cli.checkpoints.torch_files.zips import Member, read_directory, read_member
 from nanogpt_cli.errors import CheckpointError
 
 PICKLE = "data.pkl"

@@ -10,6 +10,18 @@ import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from nanogpt_cli.checkpoints.torch_files.zip_layout import (
+    CENTRAL,
+    CENTRAL_SIGNATURE,
+    END,
+    END64,
+    END64_SIGNATURE,
+    END_SIGNATURE,
+    LOCAL,
+    LOCAL_SIGNATURE,
+    LOCATOR,
+    LOCATOR_SIGNATURE,
+)
 from nanogpt_cli.checkpoints.writing.plans import Bytes, Sink
 
 ALIGNMENT = 64
@@ -19,11 +31,6 @@ WIDE_FROM = 0xFFFFFFFF
 """A size or offset of at least this needs the 64-bit fields."""
 MANY_FROM = 0xFFFF
 
-_LOCAL = struct.Struct("<4s5H3I2H")
-_CENTRAL = struct.Struct("<4s6H3I5H2I")
-_END = struct.Struct("<4s4H2IH")
-_LOCATOR = struct.Struct("<4sIQI")
-_END64 = struct.Struct("<4sQ2H2I4Q")
 _CRC_AT = 14
 _PLAIN_VERSION, _WIDE_VERSION = 20, 45
 _UTF8_NAME = 0x0800
@@ -102,10 +109,10 @@ class ZipPlan:
         end64 = b""
         if wide:
             fields = (44, _WIDE_VERSION, _WIDE_VERSION, 0, 0, count, count, length, start)
-            end64 = _END64.pack(b"PK\x06\x06", *fields)
-            end64 += _LOCATOR.pack(b"PK\x06\x07", 0, start + length, 1)
+            end64 = END64.pack(END64_SIGNATURE, *fields)
+            end64 += LOCATOR.pack(LOCATOR_SIGNATURE, 0, start + length, 1)
             count, length, start = MANY_FROM, WIDE_FROM, WIDE_FROM
-        return lines + end64 + _END.pack(b"PK\x05\x06", 0, 0, count, count, length, start, 0)
+        return lines + end64 + END.pack(END_SIGNATURE, 0, 0, count, count, length, start, 0)
 
     def _central_line(self, placed: _Placed, crc: int) -> bytes:
         name, size, at = placed.record.name.encode(), placed.record.size, placed.at
@@ -120,17 +127,17 @@ class ZipPlan:
         version = _WIDE_VERSION if wide else _PLAIN_VERSION
         fields = (version, version, _UTF8_NAME, 0, 0, _DATE, crc, size, size)
         lengths = (len(name), len(extra), 0)
-        return _CENTRAL.pack(b"PK\x01\x02", *fields, *lengths, 0, 0, 0, at) + name + extra
+        return CENTRAL.pack(CENTRAL_SIGNATURE, *fields, *lengths, 0, 0, 0, at) + name + extra
 
 
 def _local_header(record: ZipRecord, at: int, *, wide: bool) -> bytes:
     """Return a record's header, padded so that the data after it is aligned."""
     name, size = record.name.encode(), record.size
     extra = struct.pack("<2H2Q", 1, 16, size, size) if wide else b""
-    bare = at + _LOCAL.size + len(name) + len(extra) + 4
+    bare = at + LOCAL.size + len(name) + len(extra) + 4
     padding = -bare % ALIGNMENT
     extra += struct.pack("<2sH", b"FB", padding) + b"Z" * padding
     version = _WIDE_VERSION if wide else _PLAIN_VERSION
     size = WIDE_FROM if wide else size
     fields = (version, _UTF8_NAME, 0, 0, _DATE, 0, size, size, len(name), len(extra))
-    return _LOCAL.pack(b"PK\x03\x04", *fields) + name + extra
+    return LOCAL.pack(LOCAL_SIGNATURE, *fields) + name + extra

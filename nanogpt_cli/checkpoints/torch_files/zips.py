@@ -13,6 +13,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from nanogpt_cli.checkpoints.torch_files.zip_layout import (
+    CENTRAL,
+    CENTRAL_SIGNATURE,
+    END,
+    END64,
+    END64_SIGNATURE,
+    END_SIGNATURE,
+    LOCAL,
+    LOCAL_SIGNATURE,
+    LOCATOR,
+    LOCATOR_SIGNATURE,
+)
 from nanogpt_cli.errors import CheckpointError
 
 MAX_DIRECTORY = 64 << 20
@@ -22,12 +34,6 @@ SPARE_INFLATION = 64 << 20
 MAX_INFLATION = 100
 """How many times its size, beyond SPARE_INFLATION, an archive may unpack to."""
 
-LOCAL_SIGNATURE = b"PK\x03\x04"
-_LOCAL = struct.Struct("<4s5H3I2H")
-_CENTRAL = struct.Struct("<4s6H3I5H2I")
-_END = struct.Struct("<4s4H2IH")
-_LOCATOR = struct.Struct("<4sIQI")
-_END64 = struct.Struct("<4sQ2H2I4Q")
 _ENCRYPTED = 0x2041
 _STORED, _DEFLATED = 0, 8
 _DAMAGED = "the file is damaged: download or copy it again"
@@ -130,21 +136,21 @@ def _read_at(file: BinaryIO, offset: int, length: int) -> bytes:
 
 def _find_directory(file: BinaryIO, size: int) -> tuple[int, int, int]:
     """Return (offset, bytes, entries) of the central directory."""
-    tail_start = max(0, size - _END.size - 0xFFFF)
+    tail_start = max(0, size - END.size - 0xFFFF)
     tail = _read_at(file, tail_start, size - tail_start)
-    at = tail.rfind(b"PK\x05\x06")
+    at = tail.rfind(END_SIGNATURE)
     while at >= 0 and not _ends_file(tail, at):
-        at = tail.rfind(b"PK\x05\x06", 0, at)
+        at = tail.rfind(END_SIGNATURE, 0, at)
     if at < 0:
         raise CheckpointError(
             f"the file is cut: {size:,} bytes, and the archive's directory is missing at the end",
             "the download or copy stopped early: get it again",
         )
-    _, disk, first_disk, here, count, length, offset, _ = _END.unpack_from(tail, at)
+    _, disk, first_disk, here, count, length, offset, _ = END.unpack_from(tail, at)
     end = tail_start + at
-    if end >= _LOCATOR.size:
-        locator = _LOCATOR.unpack(_read_at(file, end - _LOCATOR.size, _LOCATOR.size))
-        if locator[0] == b"PK\x06\x07":
+    if end >= LOCATOR.size:
+        locator = LOCATOR.unpack(_read_at(file, end - LOCATOR.size, LOCATOR.size))
+        if locator[0] == LOCATOR_SIGNATURE:
             end, disk, first_disk, here, count, length, offset = _read_end64(file, locator[2], end)
     if disk or first_disk or here != count:
         raise CheckpointError("the archive is one of several parts")
@@ -156,19 +162,19 @@ def _find_directory(file: BinaryIO, size: int) -> tuple[int, int, int]:
 
 
 def _ends_file(tail: bytes, at: int) -> bool:
-    if at + _END.size > len(tail):
+    if at + END.size > len(tail):
         return False
-    comment: int = _END.unpack_from(tail, at)[-1]
-    return at + _END.size + comment == len(tail)
+    comment: int = END.unpack_from(tail, at)[-1]
+    return at + END.size + comment == len(tail)
 
 
 def _read_end64(file: BinaryIO, at: int, end: int) -> tuple[int, int, int, int, int, int, int]:
     """Return the place and the fields of the 64-bit end record that a locator points to."""
-    if at + _END64.size + _LOCATOR.size > end:
+    if at + END64.size + LOCATOR.size > end:
         raise CheckpointError("the archive's directory points outside of the file")
-    fields = _END64.unpack(_read_at(file, at, _END64.size))
+    fields = END64.unpack(_read_at(file, at, END64.size))
     signature, length = fields[:2]
-    if signature != b"PK\x06\x06" or at + 12 + length + _LOCATOR.size != end:
+    if signature != END64_SIGNATURE or at + 12 + length + LOCATOR.size != end:
         raise CheckpointError("the archive's directory is damaged")
     return at, *fields[4:]
 
@@ -177,12 +183,12 @@ def _read_entries(directory: bytes, count: int) -> list[_Entry]:
     entries = []
     at = 0
     while at < len(directory):
-        if at + _CENTRAL.size > len(directory) or directory[at : at + 4] != b"PK\x01\x02":
+        if at + CENTRAL.size > len(directory) or directory[at : at + 4] != CENTRAL_SIGNATURE:
             raise CheckpointError("the archive's directory is damaged")
-        fields = _CENTRAL.unpack_from(directory, at)
+        fields = CENTRAL.unpack_from(directory, at)
         flags, method = fields[3], fields[4]
         name_length, extra_length, comment_length = fields[10:13]
-        at += _CENTRAL.size
+        at += CENTRAL.size
         raw_name = directory[at : at + name_length]
         extra = directory[at + name_length : at + name_length + extra_length]
         at += name_length + extra_length + comment_length
@@ -228,17 +234,17 @@ def _widen(size: int, packed: int, header: int, extra: bytes) -> tuple[int, int,
 
 def _check_member(file: BinaryIO, entry: _Entry, after: int, before: int) -> Member:
     """Return a member whose local header agrees and which lies between two offsets."""
-    if entry.header < after or entry.header + _LOCAL.size > before:
+    if entry.header < after or entry.header + LOCAL.size > before:
         raise CheckpointError(f"{entry.name!r} lies across another part of the archive")
-    fields = _LOCAL.unpack(_read_at(file, entry.header, _LOCAL.size))
+    fields = LOCAL.unpack(_read_at(file, entry.header, LOCAL.size))
     signature, _, flags, method = fields[:4]
     name_length, extra_length = fields[9:11]
-    start = entry.header + _LOCAL.size + name_length + extra_length
+    start = entry.header + LOCAL.size + name_length + extra_length
     if signature != LOCAL_SIGNATURE or method != entry.method or flags & _ENCRYPTED:
         raise CheckpointError(f"{entry.name!r} has a header that contradicts the directory")
     if start + entry.packed > before:
         raise CheckpointError(f"{entry.name!r} lies across another part of the archive")
-    if _read_at(file, entry.header + _LOCAL.size, name_length) != entry.raw_name:
+    if _read_at(file, entry.header + LOCAL.size, name_length) != entry.raw_name:
         raise CheckpointError(f"{entry.name!r} has another name in its own header")
     if entry.method not in (_STORED, _DEFLATED):
         raise CheckpointError(f"{entry.name!r} is compressed by method {entry.method}, not deflate")

@@ -10,7 +10,7 @@ import typer
 from nanogpt_cli.errors import UsageError
 from nanogpt_cli.options.checkpoint import checkpoint_argument
 from nanogpt_cli.options.model import NHeadOpt, OfflineOpt
-from nanogpt_cli.options.output import ForceOpt, JsonOpt
+from nanogpt_cli.options.output import DryRunOpt, ForceOpt, JsonOpt
 from nanogpt_cli.options.panels import MODEL, OUTPUT
 from nanogpt_cli.options.prompt import MetaOpt, TokenizerOpt
 from nanogpt_cli.output import emit, note
@@ -110,10 +110,6 @@ VerifyOpt = Annotated[
         help="Read the result again, compare every tensor and the logits with the source's, and "
         "keep it only if it is the same model.",
     ),
-]
-DryRunOpt = Annotated[
-    bool,
-    typer.Option("--dry-run", rich_help_panel=OUTPUT, help="Show what would be written, and stop."),
 ]
 
 

@@ -8,7 +8,7 @@ import typer
 
 from nanogpt_cli.options.checkpoint import checkpoint_argument
 from nanogpt_cli.options.model import OfflineOpt
-from nanogpt_cli.options.output import ForceOpt, JsonOpt, OutputOpt
+from nanogpt_cli.options.output import DryRunOpt, ForceOpt, JsonOpt, OutputOpt
 from nanogpt_cli.options.panels import MODEL, OUTPUT
 from nanogpt_cli.output import emit, note
 
@@ -56,10 +56,6 @@ VerifyOpt = Annotated[
         help="Read the result again, compare its logits with the source's over the kept positions, "
         "and keep it only if they are equal.",
     ),
-]
-DryRunOpt = Annotated[
-    bool,
-    typer.Option("--dry-run", rich_help_panel=OUTPUT, help="Show what would be written, and stop."),
 ]
 
 

@@ -6,7 +6,6 @@ None, so that what is given can be told from what is not.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +14,7 @@ import typer
 
 from nanogpt_cli import candidates
 from nanogpt_cli.inspection.behaviour import VIEWS
+from nanogpt_cli.options.insertion import insert_options
 
 PANEL = "With a prompt"
 
@@ -155,16 +155,7 @@ def with_view_options(before: str) -> Callable[[Callable[..., None]], Callable[.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        signature = inspect.signature(command, eval_str=True)
-        named = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-        place = [p.name for p in named].index(before)
-        keyword = inspect.Parameter.KEYWORD_ONLY
-        named[place:place] = [
-            inspect.Parameter(name, keyword, default=None, annotation=annotation)
-            for name, annotation in OPTIONS.items()
-        ]
-        keywords = [p.replace(kind=keyword) for p in named]
-        command.__signature__ = signature.replace(parameters=keywords)  # type: ignore[attr-defined]
+        insert_options(command, before, {name: (each, None) for name, each in OPTIONS.items()})
         return command
 
     return decorate
