@@ -26,7 +26,7 @@ from nanogpt_cli.checkpoints.stored_names import (
 )
 from nanogpt_cli.checkpoints.zero_biases import first_nonzero, is_bias, without_biases
 from nanogpt_cli.config import GPTConfig
-from nanogpt_cli.errors import CheckpointError
+from nanogpt_cli.errors import CheckpointError, UsageError
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,17 @@ class Architecture:
     def n_head_known(self) -> bool:
         """Whether the file, its folder or a flag gave the number of heads."""
         return self.sources["n_head"] != "unknown"
+
+    def require_n_head(self) -> None:
+        """Raise UsageError where nothing says how many heads the model has."""
+        if self.n_head_known:
+            return
+        C = self.config.n_embd
+        fitting = [n for n in range(1, C + 1) if C % n == 0 and (C // n >= 8 or C < 16)]
+        raise UsageError(
+            f"the file does not say how many attention heads its {C} columns are split into",
+            hint=f"give --n-head N; divisors of {C}: {', '.join(map(str, fitting[:12]))}",
+        )
 
 
 def read_architecture(contents: Contents, *, n_head: int | None = None) -> Architecture:

@@ -10,7 +10,6 @@ from torch.overrides import TorchFunctionMode
 from nanogpt_cli.checkpoints.architecture import Architecture
 from nanogpt_cli.checkpoints.stored_names import Weight
 from nanogpt_cli.checkpoints.tensors import TensorReader
-from nanogpt_cli.errors import UsageError
 from nanogpt_cli.model import GPT
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ def load_weights(architecture: Architecture, cls: type[GPT] = GPT) -> GPT:
         UsageError: the number of heads is not known.
         CheckpointError: the file changed since it was described.
     """
-    require_n_head(architecture)
+    architecture.require_n_head()
     with torch.device("meta"), _WithoutDraws():
         model = cls(architecture.config)
     reader = TensorReader()
@@ -64,18 +63,6 @@ def fill_weights(model: GPT, architecture: Architecture) -> None:
     with torch.no_grad():
         for name, weight in architecture.weights.items():
             parameters[name].copy_(read_weight(reader, weight))
-
-
-def require_n_head(architecture: Architecture) -> None:
-    """Raise UsageError where nothing says how many heads the model has."""
-    if architecture.n_head_known:
-        return
-    C = architecture.config.n_embd
-    fitting = [n for n in range(1, C + 1) if C % n == 0 and (C // n >= 8 or C < 16)]
-    raise UsageError(
-        f"the file does not say how many attention heads its {C} columns are split into",
-        hint=f"give --n-head N; divisors of {C}: {', '.join(map(str, fitting[:12]))}",
-    )
 
 
 def read_weight(reader: TensorReader, weight: Weight) -> Tensor:

@@ -1,23 +1,20 @@
 """Format to format: nanoGPT's ckpt.pt, Hugging Face folders, safetensors; each result verified.
 
 `convert` is the whole of it. The plan is settled before a byte is read, the writing streams, and
-what was written is read again and compared before it gets its name.
+what was written is read again and compared before it gets its name. What writes is the heavy half,
+and is imported once nothing is wrong with what was asked for.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from nanogpt_cli.checkpoints import Checkpoint, open_checkpoint
-from nanogpt_cli.checkpoints.writing.atomic import Progress, write_file, write_folder
-from nanogpt_cli.checkpoints.writing.plans import BytesPlan
-from nanogpt_cli.checkpoints.writing.remaking import CastLoss
+from nanogpt_cli.checkpoints.writing.atomic import Progress
 from nanogpt_cli.checkpoints.writing.targets import check_target
-from nanogpt_cli.conversion.job import Job, plan_files, plan_job
-from nanogpt_cli.conversion.record import Checked, hash_files, make_report, write_record
-from nanogpt_cli.conversion.report import ConversionReport, OutputFile
+from nanogpt_cli.conversion.job import Job, plan_job
+from nanogpt_cli.conversion.report import ConversionReport
 from nanogpt_cli.conversion.settings import ConversionSettings, choose_target
 from nanogpt_cli.errors import UsageError
 
@@ -67,10 +64,11 @@ def convert(
     check_target(output, _inputs(checkpoint), as_folder=is_folder, force=force)
     job = plan_job(checkpoint, output, settings, tokenizer=tokenizer, meta=meta)
     _check_neighbours(job, force=force)
+    from nanogpt_cli.conversion import writing  # the heavy half
+
     if dry_run:
-        return make_report(job, dry_run=True)
-    write = _write_folder if is_folder else _write_file
-    return write(job, _Check(job) if verify else None, progress)
+        return writing.report_plan(job)
+    return writing.write_output(job, progress, verify=verify)
 
 
 def _inputs(checkpoint: Checkpoint) -> list[Path]:
@@ -83,52 +81,3 @@ def _check_neighbours(job: Job, *, force: bool) -> None:
         return
     for name in job.tokenizer.files:
         check_target(job.output.parent / name, [], force=force)
-
-
-def _write_folder(job: Job, check: _Check | None, progress: Progress) -> ConversionReport:
-    loss = CastLoss()
-    reports: list[ConversionReport] = []
-
-    def finish(path: Path) -> None:
-        found = check.run(path) if check else Checked()
-        reports.append(make_report(job, files=hash_files(path), loss=loss, checked=found))
-        write_record(path, reports[0])
-
-    write_folder(job.output, plan_files(job, loss), check=finish, progress=progress)
-    return reports[0]
-
-
-def _write_file(job: Job, check: _Check | None, progress: Progress) -> ConversionReport:
-    loss = CastLoss()
-    found = [Checked()]
-
-    def finish(path: Path) -> None:
-        if check:
-            found[0] = check.run(path)
-
-    (plan,) = plan_files(job, loss).values()
-    write_file(job.output, plan, check=finish, progress=progress)
-    for name, content in job.tokenizer.files.items():
-        write_file(job.output.parent / name, BytesPlan(content))
-    sizes = {name: len(content) for name, content in job.tokenizer.files.items()}
-    files = {job.output.name: plan.total_bytes, **sizes}
-    listed = tuple(OutputFile(name, size) for name, size in files.items())
-    return make_report(job, files=listed, loss=loss, checked=found[0])
-
-
-@dataclass(frozen=True)
-class _Check:
-    """Reads an output again before it gets its name."""
-
-    job: Job
-
-    def run(self, path: Path) -> Checked:
-        """Return what was found; see `verification.verify` for what it raises."""
-        from nanogpt_cli.checkpoints.fingerprints import fingerprint
-        from nanogpt_cli.conversion import verification  # transformers, for a model to run
-
-        job = self.job
-        found = verification.verify(
-            job.checkpoint, job.model, job.settings.to, path, entries=job.entries
-        )
-        return Checked(found, fingerprint(verification.read_output(path).architecture))

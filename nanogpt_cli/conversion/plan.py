@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from nanogpt_cli.checkpoints import Architecture, Checkpoint
-from nanogpt_cli.checkpoints.loading import require_n_head
 from nanogpt_cli.checkpoints.stored_names import CONV1D, HEAD, WTE, Weight
 from nanogpt_cli.checkpoints.zero_biases import first_nonzero, is_bias, without_biases
 from nanogpt_cli.config import GPTConfig
@@ -69,7 +68,7 @@ def plan_model(
         UsageError: the number of heads is not known.
         CheckpointError: something that the output cannot carry.
     """
-    require_n_head(checkpoint.architecture)
+    checkpoint.architecture.require_n_head()
     _refuse_reordered_attention(checkpoint, settings)
     notes: list[str] = []
     architecture = _adapted(checkpoint.architecture, settings, notes)

@@ -11,7 +11,8 @@ from typing import cast
 
 from nanogpt_cli.checkpoints.writing.remaking import CastLoss
 from nanogpt_cli.conversion import hf_folder
-from nanogpt_cli.conversion.job import Job, plan_files
+from nanogpt_cli.conversion.files import plan_files
+from nanogpt_cli.conversion.job import Job
 from nanogpt_cli.conversion.report import (
     Cast,
     ConversionReport,

@@ -12,7 +12,7 @@ from collections.abc import Container, Iterator, Sequence
 import torch
 
 from nanogpt_cli.checkpoints import Checkpoint
-from nanogpt_cli.checkpoints.loading import fill_weights, require_n_head
+from nanogpt_cli.checkpoints.loading import fill_weights
 from nanogpt_cli.errors import NanoGPTError, UsageError
 from nanogpt_cli.generation.diagnosis import check_finite, check_ids
 from nanogpt_cli.generation.engine import NewToken
@@ -30,7 +30,7 @@ def build_seeded(checkpoint: Checkpoint, seed: int, device: torch.device) -> GPT
             f"--rng nanogpt needs a .pt checkpoint, not a {checkpoint.contents.container}",
             hint="leave --rng out",
         )
-    require_n_head(checkpoint.architecture)
+    checkpoint.architecture.require_n_head()
     try:
         torch.manual_seed(seed)
     except (RuntimeError, ValueError) as error:

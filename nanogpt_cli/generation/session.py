@@ -12,7 +12,6 @@ from typing import TypedDict
 import torch
 
 from nanogpt_cli.checkpoints import Checkpoint, load_model
-from nanogpt_cli.checkpoints.loading import require_n_head
 from nanogpt_cli.config import GPTConfig
 from nanogpt_cli.generation.devices import choose_device, choose_dtype, idle_gpu_note
 from nanogpt_cli.generation.engine import Engine, NewToken, Request
@@ -69,7 +68,7 @@ class Session:
         choice: StepChoice | None = None,
         notify: Callable[[str], None] = lambda _note: None,
     ) -> None:
-        require_n_head(checkpoint.architecture)
+        checkpoint.architecture.require_n_head()
         self.checkpoint = checkpoint
         dataset = checkpoint.train_config.get("dataset")
         self.tokenizer, notes = find_tokenizer(
