@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from nanogpt_cli.checkpoints import Architecture
+from nanogpt_cli.checkpoints.architecture import Architecture
 from nanogpt_cli.checkpoints.loading import read_weight
 from nanogpt_cli.checkpoints.tensors import TensorReader
 

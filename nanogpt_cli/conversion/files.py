@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from nanogpt_cli.checkpoints.plans import BytesPlan, FilePlan
 from nanogpt_cli.checkpoints.safetensors_files.write import SafetensorsPlan
 from nanogpt_cli.checkpoints.torch_files.write import plan_torch
-from nanogpt_cli.checkpoints.writing.plans import BytesPlan, FilePlan
 from nanogpt_cli.checkpoints.writing.remaking import CastLoss
 from nanogpt_cli.config import GPTConfig
 from nanogpt_cli.conversion import hf_folder

@@ -8,10 +8,10 @@ from typing import cast
 
 from nanogpt_cli.checkpoints import Checkpoint
 from nanogpt_cli.checkpoints.envelope import MODEL_ARGS, OWN_KEY
+from nanogpt_cli.checkpoints.plans import Stored
 from nanogpt_cli.checkpoints.stored_names import HEAD, WTE
 from nanogpt_cli.checkpoints.torch_files.dump import ordered
 from nanogpt_cli.checkpoints.torch_files.records import entries_of
-from nanogpt_cli.checkpoints.writing.plans import Stored
 from nanogpt_cli.config import GPTConfig
 from nanogpt_cli.conversion.optimizer import (
     cut_vocabulary,

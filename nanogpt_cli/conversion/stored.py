@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nanogpt_cli.checkpoints.contents import DTYPE_BYTES
-from nanogpt_cli.checkpoints.writing.plans import NewTensor, Stored
+from nanogpt_cli.checkpoints.plans import NewTensor, Stored
 from nanogpt_cli.checkpoints.writing.remaking import CastLoss, remake
 from nanogpt_cli.conversion.plan import PlannedTensor
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nanogpt_cli.checkpoints.fingerprints import fingerprint
+from nanogpt_cli.checkpoints.plans import BytesPlan
 from nanogpt_cli.checkpoints.writing.atomic import Progress, write_file, write_folder
-from nanogpt_cli.checkpoints.writing.plans import BytesPlan
 from nanogpt_cli.checkpoints.writing.remaking import CastLoss
 from nanogpt_cli.conversion.files import plan_files
 from nanogpt_cli.conversion.job import Job

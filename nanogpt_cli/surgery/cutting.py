@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from nanogpt_cli.checkpoints.architecture import Architecture
 from nanogpt_cli.checkpoints.contents import TensorInfo
+from nanogpt_cli.checkpoints.plans import Stored
 from nanogpt_cli.checkpoints.stored_names import HEAD, WPE, WTE, canonical_name, strip_prefixes
 from nanogpt_cli.checkpoints.torch_files.records import (
     entries_of,
@@ -15,7 +16,6 @@ from nanogpt_cli.checkpoints.torch_files.records import (
     with_entries,
     with_tensor,
 )
-from nanogpt_cli.checkpoints.writing.plans import Stored
 from nanogpt_cli.checkpoints.writing.remaking import CastLoss, remake
 from nanogpt_cli.pickles import Record
 from nanogpt_cli.surgery.report import MASKS, OTHER, POSITIONS, SECOND_HEAD, WEIGHTS, Cut, Ledger

@@ -15,9 +15,9 @@ from nanogpt_cli.checkpoints.hugging_face.folder import (
     INDEX_SUFFIX,
     describe_weights,
 )
+from nanogpt_cli.checkpoints.plans import BytesPlan, CopyPlan, FilePlan, NewTensor
 from nanogpt_cli.checkpoints.safetensors_files.format import SafetensorsFile
 from nanogpt_cli.checkpoints.safetensors_files.write import SafetensorsPlan
-from nanogpt_cli.checkpoints.writing.plans import BytesPlan, CopyPlan, FilePlan, NewTensor
 from nanogpt_cli.errors import name_some
 from nanogpt_cli.surgery.cutting import Cutter
 from nanogpt_cli.surgery.report import Cut

@@ -10,9 +10,9 @@ from pathlib import Path
 from nanogpt_cli.checkpoints import Checkpoint, describe
 from nanogpt_cli.checkpoints.agreement import compare_logits
 from nanogpt_cli.checkpoints.architecture import Architecture, read_architecture
+from nanogpt_cli.checkpoints.plans import CopyPlan, FilePlan
 from nanogpt_cli.checkpoints.safetensors_files.format import SafetensorsFile
 from nanogpt_cli.checkpoints.writing.atomic import Progress, write_file, write_folder
-from nanogpt_cli.checkpoints.writing.plans import CopyPlan, FilePlan
 from nanogpt_cli.errors import NanoGPTError, name_some
 from nanogpt_cli.surgery.cutting import Cutter
 from nanogpt_cli.surgery.hf_files import crop_folder, crop_safetensors, keeps_tied_head

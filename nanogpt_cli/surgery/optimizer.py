@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from nanogpt_cli.checkpoints.contents import TensorInfo
+from nanogpt_cli.checkpoints.plans import Stored
 from nanogpt_cli.checkpoints.stored_names import WPE, canonical_name
 from nanogpt_cli.checkpoints.torch_files.records import (
     entries_of,
@@ -13,7 +14,6 @@ from nanogpt_cli.checkpoints.torch_files.records import (
     with_tensor,
 )
 from nanogpt_cli.checkpoints.torch_files.write import tensors_in
-from nanogpt_cli.checkpoints.writing.plans import Stored
 from nanogpt_cli.checkpoints.writing.remaking import remake
 from nanogpt_cli.errors import CheckpointError
 from nanogpt_cli.surgery.cutting import Cutter

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from nanogpt_cli.checkpoints import Checkpoint
+from nanogpt_cli.checkpoints.plans import CopyPlan
 from nanogpt_cli.checkpoints.writing.atomic import write_file
-from nanogpt_cli.checkpoints.writing.plans import CopyPlan
 from nanogpt_cli.errors import NanoGPTError, TokenizerError
 from nanogpt_cli.tokenizers.search import locate_tokenizer
 

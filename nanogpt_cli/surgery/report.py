@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from nanogpt_cli.checkpoints.plans import Stored
 from nanogpt_cli.checkpoints.torch_files.write import plan_storages
-from nanogpt_cli.checkpoints.writing.plans import Stored
 
 POSITIONS = "position table"
 WEIGHTS = "other weights"

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from nanogpt_cli.checkpoints.plans import BytesPlan, CopyPlan, Sink
 from nanogpt_cli.checkpoints.writing.atomic import clear_litter, write_file, write_folder
-from nanogpt_cli.checkpoints.writing.plans import BytesPlan, CopyPlan, Sink
 from nanogpt_cli.checkpoints.writing.targets import check_target
 from nanogpt_cli.errors import CheckpointError, NanoGPTError, UsageError
 

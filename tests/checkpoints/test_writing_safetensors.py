@@ -11,9 +11,9 @@ from safetensors.torch import load_file, save_file
 
 from nanogpt_cli.checkpoints import describe
 from nanogpt_cli.checkpoints.contents import DTYPE_BYTES, TensorInfo
+from nanogpt_cli.checkpoints.plans import Stored
 from nanogpt_cli.checkpoints.safetensors_files.write import SafetensorsPlan
 from nanogpt_cli.checkpoints.writing.atomic import write_file
-from nanogpt_cli.checkpoints.writing.plans import Stored
 from nanogpt_cli.checkpoints.writing.remaking import CastLoss, remake
 
 TENSORS = {

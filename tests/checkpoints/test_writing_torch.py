@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nanogpt_cli.checkpoints import describe
+from nanogpt_cli.checkpoints.plans import Bytes, NewTensor
 from nanogpt_cli.checkpoints.torch_files.dump import Called, ordered
 from nanogpt_cli.checkpoints.torch_files.write import plan_torch
 from nanogpt_cli.checkpoints.torch_files.zip_write import ALIGNMENT, ZipPlan, ZipRecord
 from nanogpt_cli.checkpoints.torch_files.zips import read_directory
 from nanogpt_cli.checkpoints.writing.atomic import write_file
-from nanogpt_cli.checkpoints.writing.plans import Bytes, NewTensor
 from nanogpt_cli.errors import CheckpointError
 from nanogpt_cli.pickles import Global, Record
 

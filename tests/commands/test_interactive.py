@@ -15,7 +15,8 @@ from conftest import Outcome, Run
 from model_files import build, save_meta, save_nanogpt
 
 from nanogpt_cli.checkpoints import open_checkpoint
-from nanogpt_cli.commands.sample.interactive import Conversation
+from nanogpt_cli.commands.sample.conversation import Conversation
+from nanogpt_cli.commands.sample.interactive import take
 from nanogpt_cli.commands.sample.interactive_lines import TerminalLines, history_path, open_lines
 from nanogpt_cli.commands.sample.slash_commands import SLASH_COMMANDS
 from nanogpt_cli.commands.sample.text import Manner
@@ -225,7 +226,7 @@ def test_more_after_a_text_that_was_cut_inside_a_token_goes_on_from_what_is_seen
     settings = SampleSettings(max_new_tokens=2, filters={"temperature": 0}, stop=("orl",))
     talk = Conversation(session, settings, settings, Manner())
     for line in ("hello", "/more", "/set stop x", "/more", "/more"):
-        talk.take(line)
+        take(talk, line)
     prompts = [exchange.prompt for exchange in talk.exchanges]
     texts = ["hello", "hello w", "hello w w", "hello w w world world"]
     assert [prompt.text for prompt in prompts] == texts

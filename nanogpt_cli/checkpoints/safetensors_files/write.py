@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Mapping
 
 from nanogpt_cli.checkpoints.contents import DTYPE_BYTES, TensorInfo
+from nanogpt_cli.checkpoints.plans import Bytes, NewTensor, Sink, Stored, read_extent
 from nanogpt_cli.checkpoints.safetensors_files.format import DTYPES, HEADER_LIMIT
-from nanogpt_cli.checkpoints.writing.plans import Bytes, NewTensor, Sink, Stored, read_extent
 from nanogpt_cli.errors import CheckpointError
 
 _CODES = {dtype: code for code, dtype in DTYPES.items()}

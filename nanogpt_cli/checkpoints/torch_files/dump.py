@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from nanogpt_cli.checkpoints.contents import DTYPE_BYTES, TensorInfo
+from nanogpt_cli.checkpoints.plans import NewTensor, Stored
 from nanogpt_cli.checkpoints.torch_files.rebuild import STORAGE_DTYPES
-from nanogpt_cli.checkpoints.writing.plans import NewTensor, Stored
 from nanogpt_cli.errors import CheckpointError
 from nanogpt_cli.pickles import Global, Record
 

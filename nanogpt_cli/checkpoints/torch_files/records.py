@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from nanogpt_cli.checkpoints.contents import TensorInfo
+from nanogpt_cli.checkpoints.plans import Stored
 from nanogpt_cli.checkpoints.torch_files.dump import Called
-from nanogpt_cli.checkpoints.writing.plans import Stored
 from nanogpt_cli.pickles import Record
 
 PARAMETERS = ("torch._utils._rebuild_parameter", "torch._utils._rebuild_parameter_with_state")

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from nanogpt_cli.checkpoints.contents import DTYPE_BYTES, TensorInfo
+from nanogpt_cli.checkpoints.plans import Bytes, NewTensor, Stored, read_extent
 from nanogpt_cli.checkpoints.torch_files.dump import Place, dump
 from nanogpt_cli.checkpoints.torch_files.zip_write import ZipPlan, ZipRecord
-from nanogpt_cli.checkpoints.writing.plans import Bytes, NewTensor, Stored, read_extent
 from nanogpt_cli.pickles import Record
 
 FOLDER = "archive"

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from nanogpt_cli.checkpoints.plans import Bytes, Sink
 from nanogpt_cli.checkpoints.torch_files.zip_layout import (
     CENTRAL,
     CENTRAL_SIGNATURE,
@@ -22,7 +23,6 @@ from nanogpt_cli.checkpoints.torch_files.zip_layout import (
     LOCATOR,
     LOCATOR_SIGNATURE,
 )
-from nanogpt_cli.checkpoints.writing.plans import Bytes, Sink
 
 ALIGNMENT = 64
 """Bytes; torch's own since 2.1, enough for any vector unit that maps a record."""

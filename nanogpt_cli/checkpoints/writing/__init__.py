@@ -1,1 +1,1 @@
-"""Writing any format: what a file is made of, where it may go, and that it comes whole."""
+"""Writing any format: tensors made on the way, where a file may go, and that it comes whole."""

@@ -16,7 +16,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from nanogpt_cli.checkpoints.writing.plans import Bytes, FilePlan
+from nanogpt_cli.checkpoints.plans import Bytes, FilePlan
 from nanogpt_cli.errors import NanoGPTError
 
 try:

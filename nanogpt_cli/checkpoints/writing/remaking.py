@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from nanogpt_cli.checkpoints.contents import TensorInfo
+from nanogpt_cli.checkpoints.plans import CHUNK_BYTES, Bytes, NewTensor
 from nanogpt_cli.checkpoints.tensors import TensorReader
-from nanogpt_cli.checkpoints.writing.plans import CHUNK_BYTES, Bytes, NewTensor
 from nanogpt_cli.errors import CheckpointError
 
 

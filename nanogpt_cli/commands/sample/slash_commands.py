@@ -14,7 +14,7 @@ from nanogpt_cli.commands.sample.text import SEPARATOR
 from nanogpt_cli.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
-    from nanogpt_cli.commands.sample.interactive import Conversation, Exchange
+    from nanogpt_cli.commands.sample.conversation import Conversation, Exchange
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,8 @@ def _write_transcript(conversation: Conversation, rest: str, *, replacing: bool)
         UsageError: no name, nothing to write, or a file that is there and may not be replaced.
         NanoGPTError: the file cannot be written.
     """
+    from nanogpt_cli.checkpoints.plans import BytesPlan
     from nanogpt_cli.checkpoints.writing.atomic import write_file
-    from nanogpt_cli.checkpoints.writing.plans import BytesPlan
 
     conversation.last("saved")
     if not rest:

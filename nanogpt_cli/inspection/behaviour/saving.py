@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from nanogpt_cli.checkpoints.plans import CHUNK_BYTES, FilePlan, NewTensor
 from nanogpt_cli.checkpoints.safetensors_files.write import SafetensorsPlan
 from nanogpt_cli.checkpoints.torch_files.zip_write import ZipPlan, ZipRecord
 from nanogpt_cli.checkpoints.writing.atomic import Progress, write_file
-from nanogpt_cli.checkpoints.writing.plans import CHUNK_BYTES, FilePlan, NewTensor
 from nanogpt_cli.checkpoints.writing.targets import check_target
 from nanogpt_cli.errors import UsageError
 

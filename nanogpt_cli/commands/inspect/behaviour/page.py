@@ -49,8 +49,8 @@ def check_page(target: Path, checkpoint: Checkpoint, *, force: bool) -> None:
 
 def show_page(subject: Subject, target: Path, wish: Wish, *, as_json: bool) -> None:
     """Run every view, write the page, and say where it is and what it lacks."""
+    from nanogpt_cli.checkpoints.plans import BytesPlan
     from nanogpt_cli.checkpoints.writing.atomic import write_file
-    from nanogpt_cli.checkpoints.writing.plans import BytesPlan
 
     for message in subject.notes:
         output.note(message)
