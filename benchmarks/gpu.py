@@ -18,7 +18,8 @@ from typing import Any
 import torch
 
 from nanogpt_cli.config import PRESETS
-from nanogpt_cli.generation.bench import BenchPlan, BenchRow, measure_step
+from nanogpt_cli.generation.bench import BenchRow, measure_step
+from nanogpt_cli.generation.bench_plan import BenchPlan
 from nanogpt_cli.generation.engine import Engine, Request
 from nanogpt_cli.generation.steps.base import Step
 from nanogpt_cli.generation.steps.eager import EagerStep

@@ -8,7 +8,7 @@ import typer
 
 from nanogpt_cli import candidates, output
 from nanogpt_cli.commands.caches import cache_folder
-from nanogpt_cli.commands.naming import name_checkpoint
+from nanogpt_cli.commands.naming import tell_checkpoint
 from nanogpt_cli.options.checkpoint import CheckpointArg
 from nanogpt_cli.options.model import CompileOpt, DeviceOpt, NHeadOpt, OfflineOpt, ThreadsOpt
 from nanogpt_cli.options.output import JsonOpt
@@ -100,16 +100,14 @@ def bench(
         nanogpt bench gpt2 --dtype int8 --batch-size 1 --batch-size 32
     """
     from nanogpt_cli.checkpoints import open_checkpoint
-    from nanogpt_cli.generation.bench import BenchPlan, run_bench
-    from nanogpt_cli.generation.devices import use_threads
-    from nanogpt_cli.generation.session import Session
-    from nanogpt_cli.generation.steps.choose import StepChoice
+    from nanogpt_cli.generation.bench_plan import BenchPlan
+    from nanogpt_cli.generation.device_names import check_device, check_threads
 
+    check_device(device)
+    check_threads(threads)
     opened = open_checkpoint(checkpoint, n_head=n_head, offline=offline)
-    output.note(f"measuring {name_checkpoint(opened)}")
-    use_threads(threads)
-    choice = StepChoice(None, "auto" if compile is None else compile, threads, cache_folder())
-    session = Session(opened, tokenizer="ids", device=device, choice=choice, notify=output.note)
+    tell_checkpoint("measuring", opened)
+    opened.architecture.require_n_head()
     half = max(1, opened.config.block_size // 2)
     plan = BenchPlan(
         weights=tuple(dtype or WEIGHTS),
@@ -118,6 +116,16 @@ def bench(
         new_tokens=min(64, half) if new_tokens is None else new_tokens,
         rounds=rounds,
     )
+    plan.require_room(opened.config.block_size)
+    plan.require_known_weights()
+    from nanogpt_cli.generation.bench import run_bench
+    from nanogpt_cli.generation.devices import use_threads
+    from nanogpt_cli.generation.session import Session
+    from nanogpt_cli.generation.steps.choose import StepChoice
+
+    use_threads(threads)
+    choice = StepChoice(None, "auto" if compile is None else compile, threads, cache_folder())
+    session = Session(opened, tokenizer="ids", device=device, choice=choice, notify=output.note)
     with output.status("measuring"):
         report = run_bench(session, plan)
     output.emit(report, json, render)

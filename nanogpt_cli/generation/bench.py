@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 import torch
 
 from nanogpt_cli.checkpoints import load_model
-from nanogpt_cli.errors import UsageError, did_you_mean
-from nanogpt_cli.generation.devices import DTYPES
+from nanogpt_cli.generation.bench_plan import BenchPlan
 from nanogpt_cli.generation.session import Session
 from nanogpt_cli.generation.steps.base import Step
 from nanogpt_cli.generation.steps.choose import QUANTIZATIONS, make_step
@@ -75,45 +74,6 @@ class BenchReport:
     rows: list[BenchRow]
 
 
-@dataclass(frozen=True)
-class BenchPlan:
-    """What to measure.
-
-    Args:
-        weights: number formats, each with a row for each batch size.
-        prompt_tokens: of each prompt.
-        new_tokens: of each text, two at least.
-        rounds: how often.
-
-    Raises:
-        UsageError: a number out of range.
-    """
-
-    weights: tuple[str, ...]
-    batch_sizes: tuple[int, ...]
-    prompt_tokens: int
-    new_tokens: int
-    rounds: int
-
-    def __post_init__(self) -> None:
-        for name, least in (("prompt_tokens", 1), ("new_tokens", 2), ("rounds", 1)):
-            if getattr(self, name) < least:
-                flag = "--" + name.replace("_", "-")
-                raise UsageError(f"{flag} {getattr(self, name)}: it must be at least {least}")
-        for size in self.batch_sizes:
-            if size < 1:
-                raise UsageError(f"--batch-size {size}: it must be at least 1")
-
-    def require_room(self, block_size: int) -> None:
-        """Raise UsageError where the texts are longer than the model's context."""
-        if self.prompt_tokens + self.new_tokens > block_size:
-            raise UsageError(
-                f"{self.prompt_tokens} prompt tokens and {self.new_tokens} new ones are more than "
-                f"the model's {block_size} positions",
-                hint="give a smaller --prompt-tokens or --new-tokens",
-            )
-
-
 def run_bench(
     session: Session, plan: BenchPlan, progress: Callable[[str], None] = lambda _what: None
 ) -> BenchReport:
@@ -127,11 +87,7 @@ def run_bench(
         UsageError: texts longer than the model's context, or an unknown number format.
     """
     plan.require_room(session.config.block_size)
-    known = (*DTYPES, *QUANTIZATIONS)
-    for weights in plan.weights:
-        if weights not in known:
-            hint = did_you_mean(weights, known, f"give {', '.join(known)}")
-            raise UsageError(f"unknown dtype {weights!r}", hint=hint)
+    plan.require_known_weights()
     model = load_model(session.checkpoint).eval()
     memory = Reading(session.device)
     rows = []

@@ -9,14 +9,9 @@ from pathlib import Path
 import torch
 
 from nanogpt_cli.errors import UsageError, did_you_mean
+from nanogpt_cli.generation.device_names import check_device, check_threads
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-
-KINDS = ("auto", "cpu", "cuda", "mps")
-"""What a device's name begins with."""
-
-MOST_THREADS = 1024
-"""With many thousands the OpenMP library ends the process."""
 
 BFLOAT16_CAPABILITY = (8, 0)
 """Ampere: older CUDA cards only emulate bfloat16, slowly."""
@@ -32,12 +27,8 @@ def choose_device(name: str) -> torch.device:
         if torch.cuda.is_available():
             return torch.device("cuda")
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    check_device(name)
     kind, _, number = name.partition(":")
-    if kind not in KINDS[1:] or (number and not number.isdecimal()):
-        raise UsageError(
-            f"unknown device {name!r}",
-            hint=did_you_mean(kind, KINDS, "give auto, cpu, cuda, cuda:N (a number) or mps"),
-        )
     if kind == "cuda":
         _require_cuda(name, int(number or 0))
     if kind == "mps" and not torch.backends.mps.is_available():
@@ -99,14 +90,9 @@ def use_threads(threads: int | None) -> None:
     Raises:
         UsageError: fewer than one, or more than any machine's worth.
     """
-    if threads is None:
-        return
-    if not 1 <= threads <= MOST_THREADS:
-        raise UsageError(
-            f"--threads {threads}: it must be 1 to {MOST_THREADS}",
-            hint="leave it out for as many as there are physical cores",
-        )
-    torch.set_num_threads(threads)
+    check_threads(threads)
+    if threads is not None:
+        torch.set_num_threads(threads)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from nanogpt_cli.tokenizers.base import Tokenizer, replace_surrogates, start_id
 
 DEFAULT_PROMPT = "\n"
 FILE_PREFIX = "FILE:"
+STDIN = "-"
 PIPE_PATIENCE_SECONDS = 2.0
 WIDE_ENCODINGS = {
     "utf-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),
@@ -70,13 +71,18 @@ def read_prompt(spec: str | None, stdin: BinaryIO | None) -> PromptText:
     """
     if spec is None:
         return _read_piped(stdin)
-    if spec == "-":
+    if spec == STDIN:
         return _read_stdin(stdin)
     if spec.startswith(FILE_PREFIX):
         return _read_file(Path(spec.removeprefix(FILE_PREFIX)))
     text, count = replace_surrogates(_recover(spec))
     notes = ("the prompt holds bytes that are no text: each became U+FFFD",) if count else ()
     return PromptText(text, notes=notes)
+
+
+def at_hand(spec: str | None) -> bool:
+    """Return whether the prompt is there already: whoever writes to a pipe may need some time."""
+    return spec not in (None, STDIN)
 
 
 def _recover(argument: str) -> str:

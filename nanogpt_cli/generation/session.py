@@ -15,7 +15,7 @@ from nanogpt_cli.checkpoints import Checkpoint, load_model
 from nanogpt_cli.config import GPTConfig
 from nanogpt_cli.generation.devices import choose_device, choose_dtype, idle_gpu_note
 from nanogpt_cli.generation.engine import Engine, NewToken, Request
-from nanogpt_cli.generation.prompt import Prompt, PromptText, can_spell, encode_prompt
+from nanogpt_cli.generation.prompt import Prompt, PromptText, can_spell
 from nanogpt_cli.generation.reference import build_seeded, generate_like_nanogpt
 from nanogpt_cli.generation.report import (
     SampleReport,
@@ -29,12 +29,12 @@ from nanogpt_cli.generation.steps.choose import StepChoice, make_step
 from nanogpt_cli.generation.steps.eager import EagerStep
 from nanogpt_cli.generation.stops import cut_at_stops
 from nanogpt_cli.generation.text import Piece, in_order, stream_text
+from nanogpt_cli.generation.vocabulary import Vocabulary, find_vocabulary
 from nanogpt_cli.model import GPT
 from nanogpt_cli.sampling import DEFAULTS
 from nanogpt_cli.sampling.draws import SampleDraws
 from nanogpt_cli.sampling.sampler import Sampler
 from nanogpt_cli.tokenizers.base import Tokenizer
-from nanogpt_cli.tokenizers.search import find_tokenizer
 
 UNTRAINED_SHARE = 0.05
 """A loss this near ln(vocab_size) is what a model without training has."""
@@ -45,6 +45,7 @@ class Session:
 
     Args:
         checkpoint: opened, its weights unread.
+        vocabulary: the checkpoint's, if it was found before; else it is looked for.
         tokenizer: "gpt2", "char", "ids", a path, or None for the checkpoint's own.
         meta: a meta.pkl, or None.
         device: "auto", "cpu", "cuda", "cuda:N", "mps".
@@ -61,6 +62,7 @@ class Session:
         self,
         checkpoint: Checkpoint,
         *,
+        vocabulary: Vocabulary | None = None,
         tokenizer: str | None = None,
         meta: Path | None = None,
         device: str = "auto",
@@ -68,16 +70,9 @@ class Session:
         choice: StepChoice | None = None,
         notify: Callable[[str], None] = lambda _note: None,
     ) -> None:
-        checkpoint.architecture.require_n_head()
         self.checkpoint = checkpoint
-        dataset = checkpoint.train_config.get("dataset")
-        self.tokenizer, notes = find_tokenizer(
-            vocab_size=checkpoint.config.vocab_size,
-            near=checkpoint.folder,
-            dataset=dataset if isinstance(dataset, str) else None,
-            tokenizer=tokenizer,
-            meta=meta,
-        )
+        self.vocabulary = vocabulary or find_vocabulary(checkpoint, tokenizer=tokenizer, meta=meta)
+        self.tokenizer = self.vocabulary.tokenizer
         self.device = choose_device(device)
         self.dtype = choose_dtype(dtype, self.device)
         self.choice = choice or StepChoice()
@@ -85,7 +80,7 @@ class Session:
         self._engine: Engine | None = None
         self.notes = (
             *checkpoint.notes,
-            *notes,
+            *self.vocabulary.notes,
             *_untrained_note(checkpoint),
             *idle_gpu_note(device),
         )
@@ -102,13 +97,7 @@ class Session:
 
     def encode(self, prompt: PromptText, *, special: bool = True) -> Prompt:
         """Return the prompt's ids, checked against tokenizer and model."""
-        return encode_prompt(
-            prompt,
-            self.tokenizer,
-            vocab_size=self.config.vocab_size,
-            block_size=self.config.block_size,
-            special=special,
-        )
+        return self.vocabulary.encode(prompt, special=special)
 
     def opening(self, prompt: Prompt) -> str:
         """Return what stands before a sample's new text when the prompt is echoed."""
@@ -200,10 +189,12 @@ class Session:
         """
         if self._engine is not None:
             return
-        model = load_model(self.checkpoint).eval()
+        is_copied = self.choice.quantize or self.dtype != torch.float32 or self.device.type != "cpu"
+        model = load_model(self.checkpoint, mapped=bool(is_copied)).eval()
         step, notes = make_step(
             model, self.dtype, self.choice, new_tokens, self.device, self.notify
         )
+        self.checkpoint.require_unchanged()
         for note in notes:
             self.notify(note)
         self._engine = Engine(model, step)

@@ -110,7 +110,7 @@ def test_prompts_from_standard_input(
     monkeypatch.setattr(sys, "stdin", None)
     result = batch("-")
     assert result.code == 1
-    assert result.err.splitlines()[-1] == "error: cannot read prompts: standard input is closed"
+    assert result.err.splitlines()[-2] == "error: cannot read prompts: standard input is closed"
 
 
 def test_wrong_rows_are_rows_and_the_others_go_on(batch: Batch, mixed: Path) -> None:

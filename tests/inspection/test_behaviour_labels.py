@@ -69,9 +69,9 @@ def test_half_a_character_is_replaced_in_text_and_spelled_in_the_label(gpt2: Tok
 
 
 def test_a_text_of_one_token_is_found(gpt2: Tokenizer) -> None:
-    assert find_token(gpt2, " the") == 262
-    assert find_token(gpt2, "<|endoftext|>") == 50256
+    assert find_token(gpt2, " the", 50257) == 262
+    assert find_token(gpt2, "<|endoftext|>", 50257) == 50256
     with pytest.raises(UsageError, match=r"^'hello world' is 2 tokens: 'hello', '␣world'$"):
-        find_token(gpt2, "hello world")
+        find_token(gpt2, "hello world", 50257)
     with pytest.raises(UsageError, match=r"^'' is no token$"):
-        find_token(gpt2, "")
+        find_token(gpt2, "", 50257)

@@ -21,6 +21,7 @@ from nanogpt_cli.generation.session import Session
 from nanogpt_cli.inspection.behaviour import surprisal, windows
 from nanogpt_cli.inspection.behaviour.subject import Subject, read_subject
 from nanogpt_cli.inspection.behaviour.surprisal import measure
+from nanogpt_cli.inspection.behaviour.text import read_tokens
 from nanogpt_cli.inspection.behaviour.windows import Protocol, Window
 from nanogpt_cli.model import GPT
 from nanogpt_cli.tokenizers.search import find_tokenizer
@@ -222,7 +223,8 @@ def test_the_module_names_its_three_protocols() -> None:
 def val_bin(zoo: Path) -> Subject:
     folder = zoo / "nanogpt-char"
     session = Session(open_checkpoint(str(folder / "ckpt.pt")), dtype="float32", device="cpu")
-    return read_subject(session, folder / "val.bin", "nanogpt-char")
+    tokens = read_tokens(folder / "val.bin", session.vocabulary)
+    return read_subject(session, tokens, "nanogpt-char")
 
 
 @pytest.mark.real

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -15,7 +17,7 @@ from nanogpt_cli.commands.inspect.behaviour.options import (
     ViewOpt,
     with_view_options,
 )
-from nanogpt_cli.commands.naming import name_checkpoint
+from nanogpt_cli.commands.naming import tell_checkpoint
 from nanogpt_cli.errors import CheckpointError, NanoGPTError, TokenizerError, UsageError
 from nanogpt_cli.options.checkpoint import CheckpointArg
 from nanogpt_cli.options.model import DeviceOpt, Dtype, NHeadOpt, OfflineOpt, ThreadsOpt
@@ -143,18 +145,24 @@ def inspect(
     """
     from nanogpt_cli.checkpoints import open_checkpoint
     from nanogpt_cli.commands.inspect import views
+    from nanogpt_cli.generation.device_names import check_device, check_threads
 
     request = Request(prompt, view, of_view, save, html, force)
     asked = {"tensors": tensors, "stats": stats, "check": check, "diff": diff is not None}
     require_one_view(**asked, prompt=prompt is not None)
     listing = views.Listing(pattern=pattern, sort=sort, optimizer=optimizer)
     note_without_effect(listing, tree=tree, tensors=tensors, stats=stats)
+    check_device(device)
+    check_threads(threads)
+    if checkpoint is not None and not os.path.lexists(checkpoint):
+        request.check_places([])  # before any download
     try:
         opened = open_checkpoint(checkpoint, n_head=n_head, offline=offline)
     except CheckpointError as error:
         show_refusal(checkpoint, error, check=check, as_json=json)
         raise
-    tell(opened)
+    has_title = prompt is not None and html is None and not json and sys.stdout.isatty()
+    tell(opened, has_title=has_title)
     if tensors:
         views.show_tensors(opened, listing, tree=tree, as_json=json)
     elif stats:
@@ -162,8 +170,16 @@ def inspect(
     elif check:
         views.show_check(opened, tokenizer=tokenizer, meta=meta, as_json=json)
     elif prompt is not None:
-        where = {"tokenizer": tokenizer, "meta": meta, "device": device, "dtype": dtype}
-        show(opened, request, as_json=json, threads=threads, **where)
+        show(
+            opened,
+            request,
+            as_json=json,
+            threads=threads,
+            tokenizer=tokenizer,
+            meta=meta,
+            device=device,
+            dtype=dtype,
+        )
     elif diff is not None:
         other = open_checkpoint(diff, n_head=n_head, offline=offline)
         tell(other)
@@ -191,9 +207,14 @@ def note_without_effect(listing: Listing, *, tree: bool, tensors: bool, stats: b
         output.note("--tree has no effect without --tensors")
 
 
-def tell(checkpoint: Checkpoint) -> None:
-    """Say on stderr which file is inspected, how far it was trained, and what to know of it."""
-    output.note(f"inspecting {name_checkpoint(checkpoint)}")
+def tell(checkpoint: Checkpoint, *, has_title: bool = False) -> None:
+    """Say on stderr which file is inspected, how far it was trained, and what to know of it.
+
+    Args:
+        has_title: the user sees a report that begins with the first two of these.
+    """
+    if not has_title:
+        tell_checkpoint("inspecting", checkpoint)
     for message in checkpoint.notes:
         output.note(message)
 

@@ -47,6 +47,9 @@ def show_tensors(checkpoint: Checkpoint, listing: Listing, *, tree: bool, as_jso
 
 def show_stats(checkpoint: Checkpoint, listing: Listing, *, as_json: bool) -> None:
     """Show --stats."""
+    from nanogpt_cli.inspection.listing import select
+
+    select(checkpoint, **listing)  # refuses a pattern that no name matches, before torch is there
     from nanogpt_cli.commands.inspect.stats import render_stats
     from nanogpt_cli.inspection.statistics import gather_statistics
 
@@ -61,7 +64,9 @@ def show_check(
     """Show --check; exit 3 on a fault."""
     from nanogpt_cli.commands.inspect.check import render_check
     from nanogpt_cli.inspection.checks import check_checkpoint
+    from nanogpt_cli.inspection.tokenizer import report_tokenizer
 
+    report_tokenizer(checkpoint, tokenizer=tokenizer, meta=meta)  # refuses one that is not there
     with _reading("reading the weights"):
         report = check_checkpoint(checkpoint, tokenizer=tokenizer, meta=meta)
     output.emit(report, as_json, render_check)

@@ -10,7 +10,7 @@ import typer
 
 from nanogpt_cli import output
 from nanogpt_cli.commands.caches import cache_folder
-from nanogpt_cli.commands.naming import name_checkpoint
+from nanogpt_cli.commands.naming import tell_checkpoint
 from nanogpt_cli.commands.sample import batch, batch_plan, on_ray
 from nanogpt_cli.commands.sample.color import choose_paint
 from nanogpt_cli.commands.sample.interactive import converse
@@ -108,7 +108,10 @@ def sample(
         nanogpt sample gpt2 --prompts prompts.txt -o samples.jsonl
     """
     from nanogpt_cli.checkpoints import open_checkpoint
+    from nanogpt_cli.generation.device_names import check_device, check_threads
+    from nanogpt_cli.generation.prompt import at_hand, read_prompt
     from nanogpt_cli.generation.settings import SampleSettings
+    from nanogpt_cli.generation.vocabulary import find_vocabulary
 
     settings = SampleSettings(
         num_samples=num_samples,
@@ -125,6 +128,13 @@ def sample(
     if logprobs is not None and not json and prompts is None:
         raise UsageError("--logprobs are printed in JSON alone", hint="add --json")
     _refuse_odd_company(color=color, interactive=interactive, json=json, rng=rng, prompt=prompt)
+    if quantize is not None and rng == "nanogpt":
+        raise UsageError(
+            "--rng nanogpt is sample.py's own loop, which has no --quantize",
+            hint="leave one of them out",
+        )
+    check_device(device)
+    check_threads(threads)
     job = batch_plan.plan(
         prompts,
         output_file,
@@ -141,10 +151,13 @@ def sample(
         interactive=interactive,
     )
     opened = open_checkpoint(checkpoint, n_head=n_head, offline=offline)
-    output.note(f"sampling {name_checkpoint(opened)}")
+    tell_checkpoint("sampling", opened)
+    vocabulary = find_vocabulary(opened, tokenizer=tokenizer, meta=meta)
+    encoded = None
+    if job is None and not interactive and at_hand(prompt):
+        encoded = vocabulary.encode(read_prompt(prompt, None), special=special)
     # Only now torch, which takes a second: what is wrong with the command line is told at once.
     from nanogpt_cli.generation.devices import use_threads
-    from nanogpt_cli.generation.prompt import read_prompt
     from nanogpt_cli.generation.session import Session
     from nanogpt_cli.generation.steps.choose import StepChoice
 
@@ -158,8 +171,7 @@ def sample(
     choice = StepChoice(quantize, "auto" if compile is None else compile, threads, cache_folder())
     session = Session(
         opened,
-        tokenizer=tokenizer,
-        meta=meta,
+        vocabulary=vocabulary,
         device=device,
         dtype=dtype,
         choice=choice,
@@ -174,7 +186,8 @@ def sample(
         raise typer.Exit(
             converse(session, settings, Manner(echo, stream, choose_paint(color)), prompt)
         )
-    encoded = session.encode(read_prompt(prompt, _stdin()), special=settings.special)
+    if encoded is None:
+        encoded = session.encode(read_prompt(prompt, _stdin()), special=special)
     for message in (*encoded.notes, *session.advise(settings)):
         output.note(message)
     if json:

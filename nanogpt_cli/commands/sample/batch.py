@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 from nanogpt_cli import output
 from nanogpt_cli.commands.sample.batch_plan import STDIO, BatchJob, require_other
 from nanogpt_cli.commands.sample.progress import show_progress
-from nanogpt_cli.errors import NanoGPTError, UsageError, name_some
+from nanogpt_cli.errors import NanoGPTError, name_some
 
 if TYPE_CHECKING:
     import io
@@ -67,18 +67,13 @@ def _open_prompts(prompts: str) -> Iterator[io.BufferedReader]:
     if prompts == STDIO:
         stdin: BinaryIO | None = getattr(sys.stdin, "buffer", None)
         if stdin is None:
-            raise NanoGPTError("cannot read prompts: standard input is closed")
+            raise NanoGPTError(
+                "cannot read prompts: standard input is closed", hint="name a file: --prompts FILE"
+            )
         yield cast("io.BufferedReader", stdin)
         return
     try:
         stream = Path(prompts).open("rb")  # noqa: SIM115
-    except FileNotFoundError as error:
-        raise UsageError(
-            f"no file of prompts at {str(Path(prompts).absolute())!r}",
-            hint="--prompt takes the text itself",
-        ) from error
-    except IsADirectoryError as error:
-        raise UsageError(f"{prompts!r} is a folder", hint="name the file in it") from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise NanoGPTError(f"cannot read {prompts!r}: {reason.lower()}") from error

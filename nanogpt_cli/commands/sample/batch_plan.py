@@ -90,6 +90,7 @@ def plan(
             gpus_per_worker=gpus_per_worker,
         )
     refuse_workers(num_workers, gpus_per_worker)
+    _check_prompts(prompts)
     target = None if output_file in (None, STDIO) else Path(str(output_file))
     _check_output(target, prompts, resume=resume, force=force)
     return BatchJob(prompts, target, batch_size, resume, force, _choose_shard(shard))
@@ -119,6 +120,24 @@ def _refuse_others(*, prompt: str | None, rng: str, color: str, interactive: boo
         )
 
 
+def _check_prompts(prompts: str) -> None:
+    """Refuse a file of prompts that is not there, or whose first line is no prompt."""
+    from nanogpt_cli.generation.batch.prompts import PromptReader
+
+    path = Path(prompts)
+    if prompts == STDIO:
+        return
+    if path.is_dir():
+        raise UsageError(f"{prompts!r} is a folder", hint="name the file in it")
+    if not os.path.lexists(path):
+        raise UsageError(
+            f"no file of prompts at {str(path.absolute())!r}", hint="--prompt takes the text itself"
+        )
+    if path.is_file() and os.access(path, os.R_OK):
+        with path.open("rb") as stream:
+            PromptReader(stream, repr(prompts))
+
+
 def _refuse_alone(flags: list[str]) -> None:
     if "--output" in flags:
         raise UsageError(
@@ -126,12 +145,18 @@ def _refuse_alone(flags: list[str]) -> None:
             hint="to keep the text of one prompt: nanogpt sample ... > FILE",
         )
     if flags:
-        raise UsageError(f"{flags[0]} is about --prompts, which is not given")
+        raise UsageError(
+            f"{flags[0]} is about --prompts, which is not given",
+            hint=f"add --prompts FILE, or leave {flags[0]} out",
+        )
 
 
 def _check_output(target: Path | None, prompts: str, *, resume: bool, force: bool) -> None:
     if resume and force:
-        raise UsageError("--resume keeps what is in the output, and --force replaces it")
+        raise UsageError(
+            "--resume keeps what is in the output, and --force replaces it",
+            hint="leave one of them out",
+        )
     if target is None:
         if resume:
             raise UsageError(

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import torch
 
-from nanogpt_cli.errors import UsageError
 from nanogpt_cli.inspection.behaviour import Progress, no_progress
 from nanogpt_cli.inspection.behaviour.attention_maps import walk_maps
 from nanogpt_cli.inspection.behaviour.heads import (
@@ -22,6 +21,7 @@ from nanogpt_cli.inspection.behaviour.heads import (
     score_text,
 )
 from nanogpt_cli.inspection.behaviour.labels import Token
+from nanogpt_cli.inspection.behaviour.limits import check_map
 from nanogpt_cli.inspection.behaviour.saving import Stream
 from nanogpt_cli.inspection.behaviour.subject import Subject
 from nanogpt_cli.inspection.behaviour.trace import unembed
@@ -168,7 +168,7 @@ def measure(
         NanoGPTError: the model's logits are not finite.
     """
     config = subject.model.config
-    _check_choice(layer, head, average, n_layer=config.n_layer, n_head=config.n_head)
+    check_map(layer, head, average=average, n_layer=config.n_layer, n_head=config.n_head)
     scores: list[list[TextScores]] = []
     row_error, chosen = 0.0, None
     for number, (weights, residual) in enumerate(walk_maps(subject.model, subject.idx)):  # noqa: B007
@@ -200,23 +200,6 @@ def measure(
         max_logit_difference=(logits - own).abs().max().item(),
         maps=MapSource(subject.model, subject.idx),
     )
-
-
-def _check_choice(
-    layer: int | None, head: int | None, average: bool, *, n_layer: int, n_head: int
-) -> None:
-    for name, value, count in (("layer", layer, n_layer), ("head", head, n_head)):
-        if value is not None and not 0 <= value < count:
-            last = count - 1
-            raise UsageError(
-                f"no {name} {value}: the model's {count} {name}s are numbered 0 to {last}",
-                hint=f"give --{name} {last}" if last == 0 else f"give --{name} 0 to {last}",
-            )
-    if layer is None and (head is not None or average):
-        flag = "--head" if head is not None else "--average"
-        raise UsageError(f"{flag} without a layer", hint=f"add --layer 0 to {n_layer - 1}")
-    if head is not None and average:
-        raise UsageError("--head and --average are two maps: give one", hint="run it twice")
 
 
 def _describe(

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import torch
 
-from nanogpt_cli.errors import UsageError
 from nanogpt_cli.generation.scores import score_tokens
 from nanogpt_cli.inspection.behaviour import Progress, bulk, no_progress
 from nanogpt_cli.inspection.behaviour.attribution import (
@@ -22,6 +21,7 @@ from nanogpt_cli.inspection.behaviour.attribution import (
     share_out,
 )
 from nanogpt_cli.inspection.behaviour.labels import Token
+from nanogpt_cli.inspection.behaviour.limits import find_position
 from nanogpt_cli.inspection.behaviour.subject import Subject
 from nanogpt_cli.inspection.behaviour.vocabulary import known_ids
 
@@ -161,7 +161,7 @@ def measure(
         UsageError: no such position, or a text that is not one token.
         NanoGPTError: the model's logits are not finite.
     """
-    model, place = subject.model, _find_position(subject, position)
+    model, place = subject.model, find_position(position, len(subject.ids))
     chosen = None if answer is None else subject.find(answer)
     other = None if against is None else subject.find(against)
     split = decompose(model, subject.idx, place)
@@ -192,18 +192,6 @@ def measure(
         error_relative=told.logit - reference.logit - relative.total,
         bulk=_arrays(split, parts),
     )
-
-
-def _find_position(subject: Subject, position: int | None) -> int:
-    count = len(subject.ids)
-    if position is None:
-        return count - 1
-    if not -count <= position < count:
-        raise UsageError(
-            f"no position {position}: the {count:,} tokens are numbered 0 to {count - 1}",
-            hint=f"give --position {count - 1} for the last, or leave it out",
-        )
-    return position % count
 
 
 def _row(subject: Subject, token: int) -> torch.Tensor:

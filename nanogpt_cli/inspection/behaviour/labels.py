@@ -76,11 +76,11 @@ def _show(char: str) -> str:
     return f"\\{'xuU'[width // 4]}{code:0{width}x}"
 
 
-def find_token(tokenizer: Tokenizer, text: str) -> int:
-    """Return the one token that a text is.
+def find_token(tokenizer: Tokenizer, text: str, vocab_size: int) -> int:
+    """Return the one token that a text is, which the model has.
 
     Raises:
-        UsageError: it is none, or several.
+        UsageError: it is none, or several, or one that the model lacks.
     """
     ids = tokenizer.encode(text)
     if len(ids) != 1:
@@ -89,6 +89,11 @@ def find_token(tokenizer: Tokenizer, text: str) -> int:
         raise UsageError(
             f"{text!r} is {made}",
             hint="give one token; a space before a word is often a part of it",
+        )
+    if ids[0] >= vocab_size:
+        raise UsageError(
+            f"{text!r} is id {ids[0]}, and the model's {vocab_size} ids end at {vocab_size - 1}",
+            hint="give another token, or the model's own --tokenizer",
         )
     return ids[0]
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
-from nanogpt_cli.errors import UsageError
 from nanogpt_cli.inspection.behaviour import Arrays, Progress, bulk, no_progress
 from nanogpt_cli.inspection.behaviour.labels import Token
+from nanogpt_cli.inspection.behaviour.limits import check_top
 from nanogpt_cli.inspection.behaviour.scoring import entropy_bits
 
 if TYPE_CHECKING:
@@ -90,8 +90,7 @@ def measure(
         UsageError: `top` below 1, or a `track` that is not one token.
         NanoGPTError: logits that are not finite.
     """
-    if top < 1:
-        raise UsageError(f"--top {top}: a table has at least 1 row", hint="give --top 10")
+    check_top(top)
     tracked = None if track is None else subject.find(track)
     with torch.inference_mode():
         logits = subject.model(subject.idx)[0][0, -1].float()  # (V)

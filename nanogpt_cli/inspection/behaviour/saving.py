@@ -15,15 +15,11 @@ from nanogpt_cli.checkpoints.plans import CHUNK_BYTES, FilePlan, NewTensor
 from nanogpt_cli.checkpoints.safetensors_files.write import SafetensorsPlan
 from nanogpt_cli.checkpoints.torch_files.zip_write import ZipPlan, ZipRecord
 from nanogpt_cli.checkpoints.writing.atomic import Progress, write_file
-from nanogpt_cli.checkpoints.writing.targets import check_target
-from nanogpt_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from nanogpt_cli.inspection.behaviour import BehaviourReport
 
     Array = np.ndarray[Any, Any]
-
-SUFFIXES = (".npz", ".safetensors")
 
 
 @dataclass(frozen=True)
@@ -52,25 +48,6 @@ class Streaming(Protocol):
 
     def streams(self) -> Mapping[str, Stream]:
         """Return what `arrays` does, to be made while it is written."""
-
-
-def check_save(target: Path, inputs: list[Path], *, force: bool = False) -> None:
-    """Refuse, before anything is computed, a file that cannot be meant.
-
-    Raises:
-        UsageError: the name ends in neither .npz nor .safetensors, or the file exists already and
-            `force` is not given, or it is an input.
-    """
-    if target.suffix not in SUFFIXES:
-        raise UsageError(
-            f"--save {str(target)!r}: the name must end in {' or '.join(SUFFIXES)}",
-            hint=f"give --save {str(target.with_suffix('.npz'))!r}",
-        )
-    try:
-        check_target(target, inputs, force=force)
-    except UsageError as error:
-        error.hint = (error.hint or "").replace("--output", "--save") or None
-        raise
 
 
 def save_arrays(

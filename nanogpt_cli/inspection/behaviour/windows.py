@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from nanogpt_cli.errors import UsageError
+from nanogpt_cli.inspection.behaviour.limits import check_stride
 
 
 @dataclass(frozen=True)
@@ -53,11 +54,7 @@ class Protocol:
     stride: int | None = None
 
     def __post_init__(self) -> None:
-        if self.stride is not None and not 1 <= self.stride <= self.block_size:
-            raise UsageError(
-                f"--stride {self.stride}: it must be 1 to block_size, {self.block_size}",
-                hint="1 gives each token all the context there is, and is slowest",
-            )
+        check_stride(self.stride, self.block_size)
         if self.count < 2:
             raise UsageError(
                 "the text is one token, and a token is predicted from those before it",

@@ -6,20 +6,24 @@ A view NAME is drawn by `render(report)` in its module NAME here.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nanogpt_cli import output
+from nanogpt_cli.commands.inspect.behaviour.outputs import check_page, check_save
+from nanogpt_cli.commands.naming import name_checkpoint
 from nanogpt_cli.errors import UsageError
 from nanogpt_cli.inspection.behaviour import VIEWS, View, find_view
 from nanogpt_cli.output.numbers import format_bytes
 
 if TYPE_CHECKING:
     from nanogpt_cli.checkpoints import Checkpoint
+    from nanogpt_cli.generation.vocabulary import Vocabulary
     from nanogpt_cli.inspection.behaviour.subject import Subject
+    from nanogpt_cli.inspection.behaviour.text import Tokens
 
 DEFAULT_VIEW = "next"
 
@@ -64,6 +68,17 @@ class Request:
                 )
         self._check_outputs(chosen)
 
+    def check_places(self, inputs: Iterable[Path]) -> None:
+        """Refuse a file to write that would cost another.
+
+        Raises:
+            UsageError: it is there without --force, or an input, or lies nowhere.
+        """
+        if self.save is not None:
+            check_save(self.save, inputs, force=self.force)
+        if self.html is not None:
+            check_page(self.html, inputs, force=self.force)
+
     def _check_outputs(self, chosen: View) -> None:
         if self.save is not None and not chosen.saves:
             savers = ", ".join(view.name for view in VIEWS if view.saves)
@@ -105,6 +120,8 @@ def show(
     *,
     as_json: bool,
     threads: int | None,
+    tokenizer: str | None,
+    meta: Path | None,
     **session: Any,
 ) -> None:
     """Run the model on the prompt and show the view.
@@ -114,22 +131,48 @@ def show(
         request: what is wanted of it.
         as_json: print JSON.
         threads: CPU threads, None for as many as there are physical cores.
+        tokenizer: as `--tokenizer`, or None for the checkpoint's own.
+        meta: as `--meta`.
         session: what else `Session` takes.
     """
-    from nanogpt_cli.commands.inspect.behaviour.page import check_page, show_page
-    from nanogpt_cli.generation.devices import use_threads
-    from nanogpt_cli.inspection.behaviour.saving import check_save
+    from nanogpt_cli.generation.prompt import at_hand
+    from nanogpt_cli.generation.vocabulary import find_vocabulary
 
-    if request.save is not None:
-        check_save(request.save, [checkpoint.located.path], force=request.force)
-    if request.html is not None:
-        check_page(request.html, checkpoint, force=request.force)
+    request.check_places([checkpoint.located.path])
+    vocabulary = find_vocabulary(checkpoint, tokenizer=tokenizer, meta=meta)
+    tokens = _read(request, vocabulary) if at_hand(request.prompt) else None
+    # Only now torch, which takes a second: what is wrong with the command line is told at once.
+    from nanogpt_cli.generation.devices import use_threads
+    from nanogpt_cli.generation.session import Session
+    from nanogpt_cli.inspection.behaviour.subject import read_subject
+
     use_threads(threads)
-    subject = _read_subject(checkpoint, request, session)
+    opened = Session(checkpoint, vocabulary=vocabulary, **session)
+    for message in opened.notes:
+        output.note(message)
+    tokens = tokens or _read(request, vocabulary)
+    with output.status("reading the weights"):
+        subject = read_subject(opened, tokens, name_checkpoint(checkpoint))
     if request.html is not None:
+        from nanogpt_cli.commands.inspect.behaviour.page import show_page
+
         show_page(subject, request.html, request, as_json=as_json)
     else:
         _show_view(subject, request, as_json=as_json)
+
+
+def _read(request: Request, vocabulary: Vocabulary) -> Tokens:
+    """Return the text as tokens, which the view's options were checked against."""
+    from nanogpt_cli.generation.prompt import read_prompt
+    from nanogpt_cli.inspection.behaviour.limits import check_options
+    from nanogpt_cli.inspection.behaviour.text import name_token_file, read_tokens
+
+    file = name_token_file(request.prompt)
+    prompt = file or read_prompt(request.prompt, getattr(sys.stdin, "buffer", None))
+    tokens = read_tokens(prompt, vocabulary)
+    count = min(len(tokens.ids), vocabulary.config.block_size)
+    check_options(request.settings, vocabulary, count)
+    return tokens
 
 
 def _show_view(subject: Subject, request: Request, *, as_json: bool) -> None:
@@ -149,18 +192,3 @@ def _show_view(subject: Subject, request: Request, *, as_json: bool) -> None:
         output.note(f"wrote {request.save} ({format_bytes(size)})")
     drawn = import_module(f"{__name__}.{view.name}")
     output.emit(report, as_json, drawn.render)
-
-
-def _read_subject(checkpoint: Checkpoint, request: Request, session: Mapping[str, Any]) -> Subject:
-    from nanogpt_cli.commands.naming import name_checkpoint
-    from nanogpt_cli.generation.prompt import read_prompt
-    from nanogpt_cli.generation.session import Session
-    from nanogpt_cli.inspection.behaviour.subject import name_token_file, read_subject
-
-    opened = Session(checkpoint, **session)
-    for message in opened.notes:
-        output.note(message)
-    tokens = name_token_file(request.prompt)
-    prompt = tokens or read_prompt(request.prompt, getattr(sys.stdin, "buffer", None))
-    with output.status("reading the weights"):
-        return read_subject(opened, prompt, name_checkpoint(checkpoint))

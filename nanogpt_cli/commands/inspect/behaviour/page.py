@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from nanogpt_cli import output
+from nanogpt_cli.commands.inspect.behaviour.outputs import naming_the_flag
 from nanogpt_cli.commands.progress import show_progress
-from nanogpt_cli.errors import NanoGPTError, UsageError
 from nanogpt_cli.inspection.behaviour.page import PageReport, make_page
 from nanogpt_cli.output.numbers import format_bytes
 
 if TYPE_CHECKING:
-    from nanogpt_cli.checkpoints import Checkpoint
     from nanogpt_cli.inspection.behaviour import Progress, View
     from nanogpt_cli.inspection.behaviour.subject import Subject
 
@@ -31,22 +30,6 @@ class Wish(Protocol):
         """What is given of the views' options."""
 
 
-def check_page(target: Path, checkpoint: Checkpoint, *, force: bool) -> None:
-    """Refuse, before anything is computed, a file that cannot be meant.
-
-    Raises:
-        UsageError: its folder is not there, the file is and `force` is not given, or it is the
-            checkpoint.
-    """
-    from nanogpt_cli.checkpoints.writing.targets import check_target
-
-    if target.is_dir():
-        example = str(target / "page.html")
-        raise UsageError(f"--html {str(target)!r} is a folder", hint=f"name the file: {example!r}")
-    with _naming_the_flag():
-        check_target(target, [checkpoint.located.path], force=force)
-
-
 def show_page(subject: Subject, target: Path, wish: Wish, *, as_json: bool) -> None:
     """Run every view, write the page, and say where it is and what it lacks."""
     from nanogpt_cli.checkpoints.plans import BytesPlan
@@ -58,7 +41,7 @@ def show_page(subject: Subject, target: Path, wish: Wish, *, as_json: bool) -> N
     page = make_page(subject, first_view=first, options=wish.settings, tell=_tell)
     for message in page.left_out:
         output.note(message)
-    with _naming_the_flag():
+    with naming_the_flag("--html"):
         write_file(target, BytesPlan(page.data))
     report = PageReport(
         file=str(target),
@@ -81,13 +64,3 @@ def render(report: PageReport) -> str:
 
 def _tell(view: str) -> AbstractContextManager[Progress]:
     return show_progress(f"measuring {view}")
-
-
-@contextmanager
-def _naming_the_flag() -> Iterator[None]:
-    """Let what goes wrong with the output be told with the flag that named it."""
-    try:
-        yield
-    except NanoGPTError as error:
-        error.hint = (error.hint or "").replace("--output", "--html") or None
-        raise
