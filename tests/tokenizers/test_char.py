@@ -67,6 +67,10 @@ def test_unknown_surrogate_is_named_as_its_replacement() -> None:
     assert table("a\ufffd").encode("\udc80a") == [1, 0]
 
 
+def test_a_surrogate_that_is_a_token_is_that_token() -> None:
+    assert table("a\udc80").encode("\udc80a") == [1, 0]
+
+
 def test_the_longest_token_wins() -> None:
     tokenizer = table([" ", "a", "b", "ab", "abc", "c"])
     assert tokenizer.encode("abcab ba") == [4, 3, 0, 2, 1]
@@ -146,7 +150,10 @@ class TestWords:
 
 @pytest.mark.parametrize(
     ("tokens", "start"),
-    [("\nab", 0), ("ab\n", 2), ("ba", 0), (WORDS, 0), ([*WORDS, "\n"], 8)],
+    [
+        *[("\nab", 0), ("ab\n", 2), ("ba", 0), (WORDS, 0), ([*WORDS, "\n"], 8)],
+        (["<|endoftext|>", *"\nab"], 0),
+    ],
 )
 def test_start(tokens: Iterable[str], start: int) -> None:
     assert start_id(table(tokens)) == start

@@ -175,9 +175,26 @@ def test_prefix_space_of_the_configuration(tmp_path: Path) -> None:
     assert load(tmp_path).encode("the the") == theirs("the the")["input_ids"] == [258, 258]
 
 
+def test_blanks_that_an_added_token_takes_along(tmp_path: Path) -> None:
+    flags = {"lstrip": True, "rstrip": True}
+    decoder = {"262": {**added("<both>"), **flags}, "263": {**added("<left>"), "lstrip": True}}
+    write_hf(tmp_path, SMALL_RANKS, END, tokenizer_config={"added_tokens_decoder": decoder})
+    theirs = GPT2Tokenizer.from_pretrained(tmp_path)
+    ids = load(tmp_path).encode("a <both> a <left> a")
+    assert ids == theirs("a <both> a <left> a")["input_ids"] == [97, 262, 97, 263, 32, 97]
+
+
+def test_merges_of_number_signs_are_no_comments(tmp_path: Path) -> None:
+    tokenizer = load(write_hf(tmp_path, SMALL_RANKS | {b"##": 261}, {}))
+    assert tokenizer.encode("##") == [261]
+
+
 def test_bytes_without_a_token_are_named_and_not_dropped(tmp_path: Path) -> None:
     ranks = {bytes([byte]): place for place, byte in enumerate(b"\n abc")}
-    tokenizer = load(write_hf(tmp_path, ranks, {"<|endoftext|>": 5}))
+    decoder = {"6": added("<u>", special=False)}
+    config = {"added_tokens_decoder": decoder}
+    tokenizer = load(write_hf(tmp_path, ranks, {"<|endoftext|>": 5}, tokenizer_config=config))
+    assert tokenizer.encode("a<u>", special=False) == [2, 6]
     assert tokenizer.encode("ab c<|endoftext|>") == [2, 3, 1, 4, 5]
     with pytest.raises(UsageError, match=r"^2 characters of .*: 'x' U\+0078, 'é' U\+00E9$"):
         tokenizer.encode("xaéx")
@@ -216,6 +233,7 @@ def test_holes(tmp_path: Path) -> None:
         ("vocab.json", "[" * 100_000, "vocab.json is no JSON"),
         ("merges.txt", "#version: 0.2\na b c\n", "merges.txt, line 2: 'a b c' is no pair"),
         ("merges.txt", "t h\n\nx\n", "merges.txt, line 3: 'x' is no pair"),
+        ("merges.txt", "t \n", "merges.txt, line 1: 't ' is no pair"),
         ("merges.txt", "中 文\n", "no tokenizer that works"),
         ("added_tokens.json", '{"x": null}', "the id of 'x' is None"),
         ("tokenizer_config.json", '{"added_tokens_decoder": {"x": {}}}', "'x' has no content"),
@@ -275,6 +293,14 @@ def test_pipeline(tmp_path: Path) -> None:
 def test_pipeline_wins_over_tables(tmp_path: Path) -> None:
     write_hf(tmp_path, {b"x": 0}, {})
     assert load(pipeline(tmp_path)).n_vocab == 262
+
+
+def test_an_unknown_token_stands_for_bytes_without_one(tmp_path: Path) -> None:
+    def edit(content: dict[str, Any]) -> None:
+        content["model"]["unk_token"] = "<|endoftext|>"
+        content["model"]["vocab"].pop("z")
+
+    assert load(pipeline(tmp_path, edit)).encode("the z") == [257, 32, 261]
 
 
 def test_templates_truncation_and_padding_are_off(tmp_path: Path) -> None:
@@ -339,6 +365,13 @@ def test_added_token_whose_id_cannot_be_had(tmp_path: Path) -> None:
             lambda content: content.update(pre_tokenizer=None, decoder=None),
             "is of a kind not known here: model 'BPE', decoder 'none'",
         ),
+        (
+            lambda content: content.update(
+                model={"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"},
+                **{"pre_tokenizer": None, "decoder": {"type": "Fuse"}, "added_tokens": []},
+            ),
+            "is of a kind not known here: model 'WordLevel', decoder 'Fuse'",
+        ),
     ],
 )
 def test_damaged_pipeline(
@@ -379,12 +412,24 @@ def test_marked_blanks_with_bytes_to_fall_back_on(tmp_path: Path) -> None:
     assert tokenizer.decode(ids) == library.decode(ids) == " a aé"
 
 
-def test_unigram(tmp_path: Path) -> None:
-    library = tokenizers.Tokenizer(
-        models.Unigram([("<unk>", 0.0), ("▁lo", -1.0), ("w", -1.0), ("▁", -2.0)], unk_id=0)
-    )
-    library.pre_tokenizer = pre_tokenizers.Metaspace()
-    library.decoder = decoders.Metaspace()
+def test_blanks_that_the_normalizer_alone_marks(tmp_path: Path) -> None:
+    vocab = {"▁": 0, "a": 1, "▁a": 2, "<unk>": 3}
+    library = tokenizers.Tokenizer(models.BPE(vocab=vocab, merges=[("▁", "a")], unk_token="<unk>"))
+    library.normalizer = normalizers.Replace(" ", "▁")
+    library.decoder = decoders.Fuse()
+    tokenizer = save(library, tmp_path)
+    assert tokenizer.encode("a a") == [1, 2]
+    assert tokenizer.decode([1, 2]) == "a a"
+    assert tokenizer.encode("\n") == [3]
+    assert start_id(tokenizer) == 0
+
+
+@pytest.mark.parametrize("mark", ["▁", "_"])
+def test_unigram(tmp_path: Path, mark: str) -> None:
+    rows = [("<unk>", 0.0), (f"{mark}lo", -1.0), ("w", -1.0), (mark, -2.0)]
+    library = tokenizers.Tokenizer(models.Unigram(rows, unk_id=0))
+    library.pre_tokenizer = pre_tokenizers.Metaspace(replacement=mark)
+    library.decoder = decoders.Metaspace(replacement=mark)
     tokenizer = save(library, tmp_path)
     assert tokenizer.encode("low low") == [1, 2, 1, 2]
     assert tokenizer.decode([1, 2, 1, 2]) == " low low"

@@ -68,6 +68,7 @@ def test_tables_by_name_or_shape(tmp_path: Path, value: object) -> None:
     [
         {"vocab_size": 50257},
         {"vocab_size": 65, "train_tokens": 1},
+        {"train_tokens": 0},
         {"vocab_size": 8, "stoi": {}, "itos": {}},
         {"char_to_idx": {}, "idx_to_char": []},
         {},

@@ -248,6 +248,11 @@ def test_the_most_padding_that_fits(near: Path) -> None:
     assert check_fit(Found("ids", None, None), 5) == ()
 
 
+def test_a_table_is_as_large_as_its_highest_id(near: Path) -> None:
+    write_meta(near / "meta.pkl", {"itos": {0: "a", 5: "b"}})
+    assert locate_tokenizer(vocab_size=6, near=near).n_vocab == 6
+
+
 def test_gpt2_that_does_not_fit() -> None:
     with pytest.raises(TokenizerError) as caught:
         find_tokenizer(vocab_size=65, tokenizer="gpt2")
@@ -288,11 +293,14 @@ def test_path_of_any_kind(tmp_path: Path) -> None:
     meta = write_meta(tmp_path / "any.bin", char_meta(ALPHABET))
     ranks = write_ranks(tmp_path / "any.txt", SMALL_RANKS)
     folder = write_hf(tmp_path / "folder", SMALL_RANKS, END)
+    spaced = folder / "any"
+    spaced.write_bytes(b"\xef\xbb\xbf\r\n " + (folder / "vocab.json").read_bytes())
     for path, name, n_vocab in [
         (meta, "char", 8),
         (ranks, "tiktoken", 261),
         (folder, "hf", 262),
         (folder / "vocab.json", "hf", 262),
+        (spaced, "hf", 262),
     ]:
         found = locate_tokenizer(vocab_size=5, tokenizer=str(path))
         assert (found.name, found.n_vocab) == (name, n_vocab)
