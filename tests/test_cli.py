@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import inspect
 import os
 import shlex
 import signal
@@ -453,7 +454,7 @@ def test_every_command_has_help_with_an_example(nanogpt: Run, command: object) -
     name = getattr(command, "__name__", "")
     got = nanogpt(name, "--help")
     assert (got.code, got.err) == (0, "")
-    assert "    Examples:" in (getattr(command, "__doc__", None) or "")
+    assert "\nExamples:\n" in (inspect.getdoc(command) or "")
     for example in examples_of(command):
         assert f" {example} " in got.out, "whole on a line"
 

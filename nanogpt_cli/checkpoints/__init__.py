@@ -7,13 +7,14 @@ format: a folder like those here, and its entry in FORMATS.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from nanogpt_cli.checkpoints.architecture import Architecture, read_architecture
 from nanogpt_cli.checkpoints.contents import Contents, TensorInfo
 from nanogpt_cli.checkpoints.envelope import open_envelope
+from nanogpt_cli.checkpoints.files import stamp
 from nanogpt_cli.checkpoints.finding import refs
 from nanogpt_cli.checkpoints.finding.refs import Located
 from nanogpt_cli.checkpoints.hugging_face.config import read_hf_config
@@ -23,7 +24,7 @@ from nanogpt_cli.checkpoints.safetensors_files.format import SafetensorsFile
 from nanogpt_cli.checkpoints.torch_files.legacy_format import TorchLegacy
 from nanogpt_cli.checkpoints.torch_files.zip_format import TorchZip
 from nanogpt_cli.config import GPTConfig
-from nanogpt_cli.errors import NanoGPTError
+from nanogpt_cli.errors import CheckpointError, NanoGPTError
 
 if TYPE_CHECKING:
     from nanogpt_cli.model import GPT
@@ -69,11 +70,26 @@ class Checkpoint:
         located: where it is and how it was found.
         contents: what its files hold.
         architecture: which GPT that is.
+        stamps: of its files, as they were when it was opened.
     """
 
     located: Located
     contents: Contents
     architecture: Architecture
+    stamps: Mapping[Path, tuple[int, ...]] = field(default_factory=dict)
+
+    def require_unchanged(self) -> None:
+        """Refuse what was read if a file was written again since: it may be of two models.
+
+        Raises:
+            CheckpointError: one was, as by a training that saves its next checkpoint.
+        """
+        for path, before in self.stamps.items():
+            if stamp(path) != before:
+                raise CheckpointError(
+                    f"{str(path)!r} was written again while it was read",
+                    hint="run the command again, once it is whole",
+                )
 
     @property
     def config(self) -> GPTConfig:
@@ -135,10 +151,13 @@ def open_checkpoint(
     """
     located = refs.locate(ref, offline=offline)
     try:
+        before = {located.path: stamp(located.path)} if located.path.is_file() else {}
         contents = describe(located.path)
+        stamps = {path: stamp(path) for path in contents.files} | before
         if contents.hf_config is None and not located.path.is_dir():
             contents = _with_neighbouring_config(contents)
-        return Checkpoint(located, contents, read_architecture(contents, n_head=n_head))
+        architecture = read_architecture(contents, n_head=n_head)
+        return Checkpoint(located, contents, architecture, stamps)
     except NanoGPTError as error:
         if str(located.path) not in error.message:
             error.message = f"{str(located.path)!r}: {error.message}"
@@ -158,8 +177,16 @@ def _with_neighbouring_config(contents: Contents) -> Contents:
     return contents if config is None else replace(contents, hf_config=config)
 
 
-def load_model(checkpoint: Checkpoint, cls: type[GPT] | None = None) -> GPT:
+def load_model(
+    checkpoint: Checkpoint, cls: type[GPT] | None = None, *, mapped: bool = False
+) -> GPT:
     """Load the weights: a GPT in float32 on the CPU, in training mode as torch builds modules.
+
+    Args:
+        checkpoint: opened.
+        cls: a class made from GPT, or None for GPT.
+        mapped: as in `load_weights`; call `checkpoint.require_unchanged()` when the weights were
+            copied elsewhere.
 
     Raises:
         UsageError: the number of heads is not known.
@@ -167,8 +194,7 @@ def load_model(checkpoint: Checkpoint, cls: type[GPT] | None = None) -> GPT:
     """
     from nanogpt_cli.checkpoints.loading import load_weights  # the heavy half
 
-    return (
-        load_weights(checkpoint.architecture)
-        if cls is None
-        else load_weights(checkpoint.architecture, cls)
-    )
+    classes = () if cls is None else (cls,)
+    model = load_weights(checkpoint.architecture, *classes, mapped=mapped)
+    checkpoint.require_unchanged()
+    return model

@@ -21,6 +21,15 @@ def read_start(path: Path, length: int) -> bytes:
         return b""
 
 
+def stamp(path: Path) -> tuple[int, ...]:
+    """Return what differs once a file was written again or replaced: device, number, size, time."""
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
 @contextmanager
 def map_file(path: Path) -> Iterator[mmap.mmap]:
     """Map a file that is not empty, for reading."""

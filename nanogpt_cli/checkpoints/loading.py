@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,11 +18,18 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def load_weights(architecture: Architecture, cls: type[GPT] = GPT) -> GPT:
-    """Build the model around the file's own bytes, in float32 on the CPU.
+READERS = 4
+"""Threads that read tensors: the system copies one's bytes while another waits for its own."""
 
-    float32 tensors stored as nanoGPT stores them are mapped from the file, copy on write, and cost
-    no memory of their own; others are converted one by one.
+
+def load_weights(architecture: Architecture, cls: type[GPT] = GPT, *, mapped: bool = False) -> GPT:
+    """Build the model from the file's weights, in float32 on the CPU.
+
+    Args:
+        architecture: of the file.
+        cls: GPT, or a class made from it.
+        mapped: leave float32 tensors that lie as nanoGPT stores them in the file, copy on write:
+            they cost no memory of their own, and last as long as the file stays as it is.
 
     Raises:
         UsageError: the number of heads is not known.
@@ -29,8 +38,11 @@ def load_weights(architecture: Architecture, cls: type[GPT] = GPT) -> GPT:
     architecture.require_n_head()
     with torch.device("meta"), _WithoutDraws():
         model = cls(architecture.config)
-    reader = TensorReader()
-    state = {name: read_weight(reader, weight) for name, weight in architecture.weights.items()}
+    reader, weights = TensorReader(copies=not mapped), architecture.weights
+    is_packed = any(weight.info.member for weight in weights.values())
+    with ThreadPoolExecutor(1 if mapped or is_packed else READERS) as pool:
+        read = pool.map(partial(read_weight, reader), weights.values())
+        state = dict(zip(weights, read, strict=True))
     state |= _masks(model)
     if architecture.config.tied_head:
         state["lm_head.weight"] = state["transformer.wte.weight"]

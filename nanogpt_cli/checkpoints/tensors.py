@@ -13,13 +13,22 @@ from nanogpt_cli.checkpoints.files import errors_name
 from nanogpt_cli.checkpoints.torch_files.zips import read_directory, read_member
 from nanogpt_cli.errors import CheckpointError
 
+READ_BYTES = 64 << 20
+"""At once: some systems read no more than 2 GB so."""
+
 _CHANGED = "the file changed while it was read: run the command again"
 
 
 class TensorReader:
-    """Maps files and hands out their tensors, as long as it or one of them lives."""
+    """Maps files and hands out their tensors, as long as it or one of them lives.
 
-    def __init__(self) -> None:
+    Args:
+        copies: read each tensor into memory of its own instead: what a file holds later, or that
+            it is cut off, which would end the process at the next look, is then no matter.
+    """
+
+    def __init__(self, *, copies: bool = False) -> None:
+        self._copies = copies
         self._maps: dict[Path, mmap.mmap] = {}
         self._unpacked: tuple[Path, str, bytearray] | None = None
 
@@ -28,7 +37,7 @@ class TensorReader:
 
         It is a view of the mapped file, copy on write: it costs no memory until it is written
         to, and the file never changes. Tensors of one storage share bytes. One that is compressed
-        or lies unaligned is a copy.
+        or lies unaligned is a copy, and so are all of a reader that makes copies.
 
         Raises:
             CheckpointError: the file is shorter than when it was described, or cannot be read.
@@ -40,6 +49,8 @@ class TensorReader:
             (size - 1) * step for size, step in zip(info.shape, info.stride, strict=True)
         )
         end = info.offset + count * DTYPE_BYTES[info.dtype]
+        if self._copies and not info.member:
+            return _copy(info, count, dtype).as_strided(info.shape, info.stride)
         buffer = self._unpack(info) if info.member else self._map(info.path, end)
         if end > len(buffer):
             raise CheckpointError(f"{info.member!r} in {str(info.path)!r} is too short", _CHANGED)
@@ -75,3 +86,17 @@ class TensorReader:
                 data = read_member(info.path, member, info.storage_bytes)
             self._unpacked = (info.path, info.member, data)
         return self._unpacked[2]
+
+
+def _copy(info: TensorInfo, count: int, dtype: torch.dtype) -> Tensor:
+    """Return `count` elements from a tensor's place in its file, flat, in memory of their own."""
+    flat = torch.empty(count, dtype=dtype)
+    rest = flat.view(torch.uint8).numpy().data
+    with errors_name(info.path), info.path.open("rb", buffering=0) as file:
+        file.seek(info.offset)
+        while rest:
+            read = file.readinto(rest[:READ_BYTES])
+            if not read:
+                raise CheckpointError(f"a tensor's last {len(rest):,} bytes are missing", _CHANGED)
+            rest = rest[read:]
+    return flat

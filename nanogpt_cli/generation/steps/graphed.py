@@ -158,7 +158,7 @@ class GraphedStep(Step[Slot]):
                 self._graphs[slots, span] = self._capture(slots, span)
             except torch.OutOfMemoryError:
                 raise
-            except RuntimeError as error:
+            except (RuntimeError, ValueError) as error:  # which, depends on torch's build
                 first = next(iter(str(error).splitlines()), "no reason given")
                 self._notify(f"the step cannot be captured, so it runs uncaptured: {first}")
                 self._captures = False

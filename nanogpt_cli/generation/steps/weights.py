@@ -119,7 +119,9 @@ class Weights:
 
 
 def store_weights(model: GPT, stored: str) -> Weights:
-    """Return a model's weights in a stored type; float32 ones are the model's own tensors.
+    """Return a model's weights in a stored type; the float32 matrices are the model's own.
+
+    In the other types nothing is, so the model may then be mapped from a file that changes later.
 
     Args:
         model: float32, in eval mode.
@@ -137,8 +139,8 @@ def _store(model: GPT, stored: str) -> Weights:
     return Weights(
         config=model.config,
         stored=stored,
-        wte=lm_head.weight if tied else transformer.wte.weight.data.to(lookup),
-        wpe=transformer.wpe.weight.data.to(lookup),
+        wte=lm_head.weight if tied else _table(transformer.wte, stored, lookup),
+        wpe=_table(transformer.wpe, stored, lookup),
         layers=tuple(
             Layer(
                 ln_1=_norm(block.ln_1, lookup),
@@ -153,6 +155,10 @@ def _store(model: GPT, stored: str) -> Weights:
         ln_f=_norm(transformer.ln_f, lookup),
         lm_head=lm_head,
     )
+
+
+def _table(embedding: nn.Embedding, stored: str, dtype: torch.dtype) -> Tensor:
+    return embedding.weight.data.to(dtype, copy=stored != "float32")
 
 
 def _matrix(linear: nn.Linear, stored: str) -> Matrix:
@@ -179,4 +185,4 @@ def _norm(norm: LayerNorm, dtype: torch.dtype) -> Norm:
 
 def _rounded(vector: Tensor | None, dtype: torch.dtype) -> Tensor | None:
     """Round to a type, and keep as float32: what is small is not worth widening each step."""
-    return None if vector is None else vector.data.to(dtype).to(torch.float32).contiguous()
+    return None if vector is None else vector.data.to(dtype).to(torch.float32, copy=True)
