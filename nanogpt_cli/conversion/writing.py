@@ -29,7 +29,8 @@ def write_output(job: Job, progress: Progress, *, verify: bool) -> ConversionRep
         verify: whether it is read again and compared; it is kept only if it is the same.
 
     Raises:
-        CheckpointError: a weight that the number format has no place for.
+        CheckpointError: a weight that the number format has no place for, or a source that was
+            written again meanwhile.
         NanoGPTError: a failed write; with exit code 3, an output that differs.
     """
     write = _write_folder if job.is_folder else _write_file
@@ -41,6 +42,7 @@ def _write_folder(job: Job, check: _Check | None, progress: Progress) -> Convers
     reports: list[ConversionReport] = []
 
     def finish(path: Path) -> None:
+        job.checkpoint.require_unchanged()
         found = check.run(path) if check else Checked()
         reports.append(make_report(job, files=hash_files(path), loss=loss, checked=found))
         write_record(path, reports[0])
@@ -54,6 +56,7 @@ def _write_file(job: Job, check: _Check | None, progress: Progress) -> Conversio
     found = [Checked()]
 
     def finish(path: Path) -> None:
+        job.checkpoint.require_unchanged()
         if check:
             found[0] = check.run(path)
 

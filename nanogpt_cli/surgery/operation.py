@@ -54,13 +54,13 @@ def operate(
     """Write a crop whose size and place were checked; the rest is as in `surgery.crop`.
 
     Raises:
-        CheckpointError: an optimizer whose order is unknown, or a weight too large for `dtype`.
+        CheckpointError: an optimizer whose order is unknown, a weight too large for `dtype`, or an
+            input that was written again meanwhile.
         NanoGPTError: the output cannot be written, or (exit code 3) is not the model it should be.
     """
     current = checkpoint.config.block_size
     contents = checkpoint.contents
     path = checkpoint.located.path
-    is_folder = path.is_dir()
     cutter = Cutter(
         checkpoint.architecture, block_size, dtype, keeps_tied_head=keeps_tied_head(contents)
     )
@@ -70,8 +70,8 @@ def operate(
     verification = None
     if not dry_run:
         check = partial(_verify, checkpoint.architecture, cutter) if verify else None
-        verification = _write(target, work, check, progress, as_folder=is_folder)
-        if not is_folder:
+        verification = _write(checkpoint, target, work, check, progress)
+        if not path.is_dir():
             work.notes += carry_tokenizer(checkpoint, target)
     sizes = (
         sum(part.stat().st_size for part in contents.files),
@@ -123,20 +123,20 @@ def _plan_copy(work: _Work, checkpoint: Checkpoint, cutter: Cutter) -> _Work:
 
 
 def _write(
+    checkpoint: Checkpoint,
     target: Path,
     work: _Work,
     check: Callable[[Path], Verification] | None,
     progress: Progress,
-    *,
-    as_folder: bool,
 ) -> Verification | None:
     found: list[Verification] = []
 
     def look_at(path: Path) -> None:
+        checkpoint.require_unchanged()
         if check is not None:
             found.append(check(path))
 
-    if as_folder:
+    if checkpoint.located.path.is_dir():
         write_folder(target, work.plans, check=look_at, progress=progress)
     else:
         (plan,) = work.plans.values()
