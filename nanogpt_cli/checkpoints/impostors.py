@@ -13,7 +13,7 @@ from nanogpt_cli.checkpoints.torch_files.zips import read_directory
 from nanogpt_cli.errors import CheckpointError, name_some
 
 HEAD_BYTES = 4096
-_AGAIN = "the download or the save did not finish: get the file again"
+_AGAIN = "the download or the save did not finish: get the file again, or wait for the save"
 _STOCK = "for GPT-2's own weights: nanogpt convert gpt2 -o gpt2.pt"
 _UNPACK = "unpack it first, and give the checkpoint inside"
 _ORIGINAL = "give the PyTorch, safetensors or Hugging Face files that it was made from"
