@@ -144,7 +144,7 @@ def _find_directory(file: BinaryIO, size: int) -> tuple[int, int, int]:
     if at < 0:
         raise CheckpointError(
             f"the file is cut: {size:,} bytes, and the archive's directory is missing at the end",
-            "the download or copy stopped early: get it again; if it is being saved now, wait for that",
+            "the download or copy stopped early: get it again, or wait for the save",
         )
     _, disk, first_disk, here, count, length, offset, _ = END.unpack_from(tail, at)
     end = tail_start + at
