@@ -96,6 +96,32 @@ def test_a_biasless_model_is_the_one_with_biases_of_zero(tmp_path: Path) -> None
     assert {each.status for each in found.tensors} == {"equal", "zero and absent"}
 
 
+def test_one_bias_that_is_not_zero_makes_another_model(tmp_path: Path) -> None:
+    model = build(bias=True)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith(".bias"):
+                parameter.zero_()
+        model.transformer.ln_f.bias[3] = 0.5
+    without = {k: v for k, v in model.state_dict().items() if not k.endswith(".bias")}
+    one = save_as(tmp_path / "one.pt", without, build(bias=False))
+    found = diff(one, save_nanogpt(tmp_path / "two.pt", model))
+    assert [(each.name, each.decides) for each in found.config] == [("bias", True)]
+    statuses = {each.name: each.status for each in found.tensors if each.status != "equal"}
+    assert statuses.pop("transformer.ln_f.bias") == "only in the second"
+    assert set(statuses.values()) == {"zero and absent"}
+
+
+def test_an_activation_that_one_file_does_not_say_does_not_decide(
+    base: Path, tmp_path: Path
+) -> None:
+    said = {"nanogpt_cli": {"activation": "gelu_tanh"}}
+    found = diff(base, save_nanogpt(tmp_path / "other.pt", build(), **said))
+    (field,) = found.config
+    assert (field.name, field.why) == ("activation", "one file does not say it")
+    assert found.same
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_a_cast_is_the_same_model(base: Path, tmp_path: Path, dtype: torch.dtype) -> None:
     state = {name: tensor.to(dtype) for name, tensor in build().state_dict().items()}
@@ -108,6 +134,15 @@ def test_a_cast_is_the_same_model(base: Path, tmp_path: Path, dtype: torch.dtype
     assert (found.first_fingerprint == found.second_fingerprint) != narrower
 
 
+def test_two_halves_are_compared_in_the_coarser_one(tmp_path: Path) -> None:
+    half = {name: tensor.half() for name, tensor in build().state_dict().items()}
+    coarse = {name: tensor.bfloat16() for name, tensor in half.items()}
+    paths = [save_as(tmp_path / f"{n}.pt", s, build()) for n, s in enumerate((half, coarse))]
+    found = diff(*paths)
+    assert found.same
+    assert {each.detail for each in found.tensors if each.status != "equal"} == {"to bfloat16"}
+
+
 def test_a_cast_of_other_values_is_another_model(base: Path, tmp_path: Path) -> None:
     state = {name: tensor.bfloat16() for name, tensor in build().state_dict().items()}
     state["transformer.ln_f.weight"] += 0.5
@@ -118,7 +153,7 @@ def test_norm_and_cosine_of_a_changed_weight(base: Path, tmp_path: Path) -> None
     state = dict(build().state_dict())
     name = "transformer.h.0.mlp.c_fc.weight"
     before = state[name].double()
-    state[name] = state[name] * 2 + 0.1
+    state[name] = state[name] * -2 + 0.1
     after = state[name].double()
     found = diff(base, save_as(tmp_path / "other.pt", state, build()))
     (changed,) = (each for each in found.tensors if each.status != "equal")
@@ -170,6 +205,8 @@ def test_a_crop_has_equal_first_rows(base: Path, tmp_path: Path) -> None:
     found = diff(base, save_nanogpt(tmp_path / "other.pt", model))
     (changed,) = (each for each in found.tensors if each.status != "equal")
     assert changed.detail == "[16, 24] and [8, 24], the first 8 rows equal"
+    (changed,) = (each for each in diff(tmp_path / "other.pt", base).tensors if each.detail)
+    assert changed.detail == "[8, 24] and [16, 24], the first 8 rows equal"
 
 
 def test_an_untied_head_is_another_model(base: Path, tmp_path: Path) -> None:
@@ -177,6 +214,7 @@ def test_an_untied_head_is_another_model(base: Path, tmp_path: Path) -> None:
     state["lm_head.weight"] += 1
     found = diff(base, save_as(tmp_path / "other.pt", state, build()))
     assert not found.same
+    assert [(each.name, each.decides) for each in found.config] == [("tied_head", True)]
     assert {each.name: each.status for each in found.tensors}["lm_head.weight"] == (
         "only in the second"
     )
@@ -196,11 +234,13 @@ def test_heads_count_where_both_files_say_them(base: Path, tmp_path: Path) -> No
 
 def test_training_does_not_decide(base: Path, tmp_path: Path) -> None:
     config = {"dataset": "other", "batch_size": 4}
-    other = save_nanogpt(tmp_path / "other.pt", build(), iter_num=300, config=config)
+    model = build(dropout=0.1)
+    other = save_nanogpt(tmp_path / "other.pt", model, iter_num=300, config=config)
     found = diff(base, other)
     assert found.same
     assert {each.name: (each.first, each.second) for each in found.run} == {
         "iter_num": (250, 300),
+        "dropout": (0.0, 0.1),
         "config.dataset": ("letters", "other"),
     }
 

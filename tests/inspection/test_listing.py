@@ -83,8 +83,11 @@ def test_the_optimizers_entries_under_their_weights(tmp_path: Path) -> None:
 
 
 def test_the_order_of_an_early_train_py(tmp_path: Path) -> None:
-    """Before 2-D decided, Linear weights alone decayed, and each group was sorted by name."""
-    model, saved = build_trained()
+    """Before 2-D decided, Linear weights alone decayed, and each group was sorted by name.
+
+    By name, layer 10 comes before layer 2.
+    """
+    model, saved = build_trained(1, n_layer=11)
     parameters = dict(model.named_parameters())
     linear = [n for n, p in parameters.items() if p.dim() >= 2 and ".w" in n]
     decayed = sorted(n for n in linear if not n.startswith(("transformer.wte", "transformer.wpe")))

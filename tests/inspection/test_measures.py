@@ -59,6 +59,8 @@ def test_a_constant_has_no_spread_at_all() -> None:
     assert found.std == 0.0
     assert found.is_constant
     assert not measure(torch.tensor([0.0, 1e-30])).is_constant
+    assert not measure(torch.tensor([1.0, float("nan")])).is_constant
+    assert not measure(torch.full((3,), float("inf"))).is_constant
 
 
 def test_masks_and_counts_are_measured_too() -> None:

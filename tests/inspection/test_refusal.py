@@ -94,12 +94,27 @@ def test_a_zip_that_is_cut_lists_the_members_that_are_there(tmp_path: Path, kept
     assert "the file is cut" in report.error
 
 
-def test_headers_are_found_across_the_borders_of_what_is_read_at_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_a_member_that_is_cut_has_the_bytes_that_are_there(
+    tmp_path: Path, compression: int
+) -> None:
+    path = zipped(tmp_path / "ckpt.pt", b"N.", compression)
+    data = path.read_bytes()
+    path.write_bytes(data[: data.index(b"a/data/0") + len("a/data/0") + 2])
+    (_, cut) = refused(path).members
+    assert cut.name == "a/data/0"
+    assert cut.size_bytes == (2 if compression == zipfile.ZIP_STORED else None)
+
+
+@pytest.mark.parametrize("before", [70, 38 + 286])
+def test_headers_are_found_across_the_borders_of_what_is_read_at_once(
+    tmp_path: Path, before: int
+) -> None:
     chunk = 1 << 20
     path = tmp_path / "cut.pt"
     expected = []
     with zipfile.ZipFile(path, "w") as archive:
-        for number, size in enumerate((chunk - 70, 10, chunk - 300, 5, 2 * chunk, 0)):
+        for number, size in enumerate((chunk - before, 10, chunk - 300, 5, 2 * chunk, 0)):
             archive.writestr(f"a/data/{number}", bytes(size))
             expected.append((f"a/data/{number}", size or None))
     data = path.read_bytes()
