@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
+import os
+import platform
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -11,12 +16,10 @@ import torch
 from conftest import CACHE
 from step_models import build, library
 
-from nanogpt_cli.errors import UsageError
-from nanogpt_cli.generation.steps.choose import StepChoice, make_step, pays
+from nanogpt_cli.generation.steps import library as libraries
+from nanogpt_cli.generation.steps.choose import StepChoice, make_step
 from nanogpt_cli.generation.steps.compiled import CompiledStep
 from nanogpt_cli.generation.steps.library import load_library
-from nanogpt_cli.generation.steps.weights import store_weights
-from nanogpt_cli.model import GPT, GPTConfig
 
 KEPT = Path(CACHE.name, "nanogpt")
 
@@ -92,6 +95,56 @@ def test_a_library_of_another_version_is_left_alone(copies: Path, tmp_path: Path
     assert copies.read_text() == "x\nx\n"
 
 
+@pytest.mark.parametrize("change", ["flags", "torch", "machine", "cpu", "source"])
+@pytest.mark.usefixtures("copies")
+def test_a_library_is_taken_only_where_all_that_decided_its_code_is_the_same(
+    change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, sources = tmp_path / "cache", tmp_path / "native"
+    load_library(folder, build=True)
+    shutil.copytree(libraries.SOURCES, sources)
+    monkeypatch.setattr(libraries, "SOURCES", sources)
+    kept, _ = load_library(folder, build=False)
+    assert kept is not None
+    if change == "flags":
+        monkeypatch.setattr(libraries, "FLAGS", (*libraries.FLAGS, "-g"))
+    elif change == "torch":
+        monkeypatch.setattr(torch, "__version__", "1.0")
+    elif change == "machine":
+        monkeypatch.setattr(platform, "machine", lambda: "pdp11")
+    elif change == "cpu":
+        monkeypatch.setattr(Path, "read_text", lambda *_args, **_kwargs: "flags : fpu")
+    else:
+        (sources / "lanes.h").write_bytes((sources / "lanes.h").read_bytes() + b"\n")
+    assert load_library(folder, build=False) == (None, None)
+
+
+def test_a_kept_library_that_cannot_be_loaded_is_built_again(copies: Path, tmp_path: Path) -> None:
+    folder, junk = tmp_path / "cache", b"junk"
+    load_library(folder, build=True)
+    (path,) = folder.iterdir()
+    _, key, _ = path.stem.split("-")
+    path.unlink()
+    (folder / f"step-{key}-{hashlib.sha256(junk).hexdigest()[:24]}.so").write_bytes(junk)
+    assert load_library(folder, build=False) == (None, None)
+    assert load_library(folder, build=True)[0] is not None
+    assert copies.read_text() == "x\nx\n"
+
+
+@pytest.mark.usefixtures("copies")
+def test_a_full_disk_leaves_no_part_of_a_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_args: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    built, note = load_library(tmp_path / "cache", build=True)
+    assert built is not None
+    assert "each run compiles it again: no space left on device in " in (note or "")
+    assert not list((tmp_path / "cache").iterdir())
+
+
 @pytest.mark.usefixtures("copies")
 def test_a_folder_that_takes_nothing_costs_a_note(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
@@ -104,10 +157,17 @@ def test_a_folder_that_takes_nothing_costs_a_note(tmp_path: Path) -> None:
     )
 
 
-def test_a_folder_that_others_can_write_to_is_not_trusted(copies: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "cache"
+@pytest.mark.parametrize("mode", [0o720, 0o702, None])
+def test_a_folder_that_others_can_write_to_is_not_trusted(
+    mode: int | None, copies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its group, anybody, or another user whose folder it is."""
+    folder, user = tmp_path / "cache", os.getuid()
     load_library(folder, build=True)
-    folder.chmod(0o777)
+    if mode is None:
+        monkeypatch.setattr(os, "getuid", lambda: user + 1)
+    else:
+        folder.chmod(mode)
     assert load_library(folder, build=False) == (None, None)
     built, note = load_library(folder, build=True)
     assert built is not None
@@ -164,6 +224,30 @@ def test_a_compiler_that_fails_is_quoted(compiler: Compiler, tmp_path: Path) -> 
     assert not (tmp_path / "cache").exists()
 
 
+def test_a_compiler_that_never_ends_is_ended(
+    compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(libraries, "BUILD_SECONDS", 0)
+    compiler("exec sleep 600")
+    built, note = load_library(tmp_path / "cache", build=True)
+    assert built is None
+    assert "g++ did not run: " in (note or "")
+
+
+def test_flags_are_tried_from_the_best_to_what_any_compiler_knows(
+    copies: Path, compiler: Compiler, tmp_path: Path
+) -> None:
+    script, calls = (tmp_path / "bin" / "g++").read_text(), tmp_path / "flags"
+    refuse = f'echo " $* " >> {calls}\ncase $* in *-march=native* | *-fopenmp*) exit 1 ;; esac\n'
+    compiler(refuse + script)
+    built, note = load_library(None, build=True)
+    assert built is not None, note
+    first, *_, last = calls.read_text().splitlines()
+    assert (" -march=native " in first, " -fopenmp " in first) == (True, True)
+    assert (" -mcpu=native " in last, " -fopenmp " in last) == (True, False)
+    assert copies.read_text() == "x\n"
+
+
 def test_a_compiler_whose_work_cannot_be_loaded_is_no_crash(
     compiler: Compiler, tmp_path: Path
 ) -> None:
@@ -197,20 +281,6 @@ def test_the_threads_are_the_users_or_torchs(copies: Path, tmp_path: Path) -> No
         assert isinstance(step, CompiledStep)
         assert step.threads == used
     assert copies.read_text() == "x\n"
-
-
-def test_a_long_run_of_gpt2_pays_and_a_short_one_of_a_small_model_does_not() -> None:
-    with torch.device("meta"):
-        weights = store_weights(GPT(GPTConfig()), "float32")
-        narrow = store_weights(GPT(GPTConfig()), "float16")
-    assert [pays(weights, tokens) for tokens in (20, 300, 500)] == [False, False, True]
-    assert [pays(narrow, tokens) for tokens in (20, 300, 500)] == [False, True, True]
-    assert not pays(store_weights(build(), "float32"), 500)
-
-
-def test_an_unknown_quantization_is_refused() -> None:
-    with pytest.raises(UsageError, match="unknown quantization 'int3'"):
-        StepChoice(quantize="int3")
 
 
 def test_the_folder_is_the_users_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
