@@ -16,7 +16,8 @@ from step_models import build, make_step
 from torch import Tensor
 
 from nanogpt_cli.checkpoints import open_checkpoint
-from nanogpt_cli.generation.bench import BenchPlan, measure_step, run_bench
+from nanogpt_cli.generation.bench import measure_step, run_bench
+from nanogpt_cli.generation.bench_plan import BenchPlan
 from nanogpt_cli.generation.session import Session
 from nanogpt_cli.generation.steps import reading
 from nanogpt_cli.generation.steps.choose import StepChoice
