@@ -27,7 +27,8 @@ from model_files import build, save_nanogpt
 from torch import Tensor
 
 from nanogpt_cli.checkpoints import Checkpoint, open_checkpoint
-from nanogpt_cli.conversion import ConversionSettings, convert
+from nanogpt_cli.conversion import ConversionSettings, convert, verification
+from nanogpt_cli.conversion.job import plan_job
 from nanogpt_cli.conversion.logits import VerificationError, compare_logits
 from nanogpt_cli.conversion.plan import ModelPlan, plan_model
 from nanogpt_cli.conversion.report import Target
@@ -169,8 +170,12 @@ def test_a_reader_that_does_not_turn_c_proj_is_found_by_transformers(tmp_path: P
     assert caught.value.exit_code == 3
 
 
-def test_one_bit_of_one_weight(tmp_path: Path) -> None:
+@pytest.mark.parametrize("at_once", [4 << 20, 5 * C])
+def test_one_bit_of_one_weight(
+    tmp_path: Path, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Far below what logits show; the tensors themselves are compared."""
+    monkeypatch.setattr(verification, "ELEMENTS_AT_ONCE", at_once)
     source = save_nanogpt(tmp_path / "ckpt.pt", build())
     to(source, tmp_path / "out.pt")
 
@@ -191,6 +196,19 @@ def test_a_wrong_number_of_heads(tmp_path: Path) -> None:
     file["model_args"]["n_head"] = 4
     torch.save(file, tmp_path / "out.pt")
     assert_seen(source, "nanogpt", tmp_path / "out.pt")
+    checkpoint, model = planned(source, "nanogpt")
+    with pytest.raises(VerificationError, match="the output's n_head reads back as 4, not 3"):
+        verify(checkpoint, model, "nanogpt", tmp_path / "out.pt")
+
+
+@pytest.mark.parametrize("entries", [{"iter_num": 250.0}, {"more": 1}, {"config": {}}], ids=str)
+def test_an_entry_that_reads_back_otherwise(tmp_path: Path, entries: dict[str, object]) -> None:
+    source, output = save_nanogpt(tmp_path / "ckpt.pt", build()), tmp_path / "out.pt"
+    to(source, output)
+    torch.save({**load_pt(output), **entries}, output)
+    job = plan_job(open_checkpoint(str(source)), output, ConversionSettings(to="nanogpt"))
+    with pytest.raises(VerificationError, match=r"the output.s entry .* reads back otherwise"):
+        verify(job.checkpoint, job.model, "nanogpt", output, entries=job.entries)
 
 
 def test_a_weight_that_transformers_would_draw_anew(tmp_path: Path) -> None:
@@ -238,3 +256,9 @@ def test_numbers_that_are_none_differ_from_numbers() -> None:
     assert not compare_logits(logits, torch.full((2, 2), float("inf"))).agree
     infinite = torch.tensor([[0.0, float("inf")], [2.0, 3.0]])
     assert compare_logits(infinite, infinite).largest_difference == 0.0
+
+
+def test_how_often_the_likeliest_id_is_the_same() -> None:
+    one = torch.tensor([[0.0, 1.0, 5.0], [2.0, 3.0, 0.0]])
+    other = torch.tensor([[0.0, 6.0, 5.0], [2.0, 3.0, 0.0]])
+    assert compare_logits(one, other).top1_agreement == 0.5

@@ -15,6 +15,7 @@ from conversion_files import build_gpt2, load_hf, load_pt, same_tensors, save_gp
 from model_files import ALPHABET, build, save_meta, save_nanogpt
 
 from nanogpt_cli.checkpoints import load_model, open_checkpoint
+from nanogpt_cli.conversion.hf_folder import widest
 from nanogpt_cli.errors import CheckpointError, UsageError
 from nanogpt_cli.tokenizers.search import find_tokenizer
 
@@ -96,6 +97,30 @@ def test_config_json_says_the_type_that_was_asked_for(tmp_path: Path, dtype: str
     config = json.loads((tmp_path / "hf" / "config.json").read_text())
     assert (config["dtype"], config["torch_dtype"]) == (dtype, dtype)
     assert {str(tensor.dtype) for tensor in load_hf(tmp_path / "hf").values()} == {f"torch.{dtype}"}
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "wide"),
+    [
+        (["float32", "float64"], "float64"),
+        (["float16", "float32"], "float32"),
+        (["float16", "bfloat16"], "float32"),
+        (["bfloat16"], "bfloat16"),
+    ],
+)
+def test_the_type_that_holds_every_value(dtypes: list[str], wide: str) -> None:
+    assert widest(dtypes) == wide
+
+
+def test_a_sources_own_special_ids_are_kept_where_the_vocabulary_has_them(tmp_path: Path) -> None:
+    source = save_gpt2(tmp_path / "hf", build_gpt2(bos_token_id=7, eos_token_id=64))
+    to(source, tmp_path / "out")
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert (config["bos_token_id"], config["eos_token_id"]) == (7, 64)
+    (source / "config.json").write_text(json.dumps({**config, "eos_token_id": 65}))
+    to(source, tmp_path / "again")
+    config = json.loads((tmp_path / "again" / "config.json").read_text())
+    assert (config["bos_token_id"], config["eos_token_id"]) == (7, None)
 
 
 def test_the_matrix_is_stored_once_and_no_mask_is(tmp_path: Path) -> None:
@@ -231,9 +256,10 @@ def test_the_demos_ranks_become_tables_that_transformers_loads(tmp_path: Path) -
 
 
 def test_no_tokenizer_is_a_note_and_no_failure(tmp_path: Path) -> None:
-    report = to(save_nanogpt(tmp_path / "ckpt.pt", build()), tmp_path / "hf")
+    report = to(save_nanogpt(tmp_path / "ckpt.pt", build()), tmp_path / "hf", weights_only=True)
     assert report.tokenizer is None
-    (note,) = report.notes
+    note, told = report.notes
+    assert told == "--weights-only has no effect: hf holds weights alone"
     assert note.startswith("no tokenizer is known for this model, so none goes along: no tokenizer")
 
 
@@ -269,6 +295,17 @@ def test_gpt2s_own_tables_do_not_litter_a_folder(tmp_path: Path) -> None:
     there.mkdir()
     to(tmp_path / "hf", there / "gpt2.pt")
     assert [path.name for path in there.iterdir()] == ["gpt2.pt"]
+
+
+def test_tables_of_gpt2s_size_with_other_ids_go_along(tmp_path: Path) -> None:
+    to(save_nanogpt(tmp_path / "c.pt", build(vocab_size=50257, n_embd=6)), tmp_path / "hf")
+    vocab = json.loads((tmp_path / "hf" / "vocab.json").read_text())
+    vocab["a"], vocab["b"] = vocab["b"], vocab["a"]
+    (tmp_path / "hf" / "vocab.json").write_text(json.dumps(vocab))
+    there = tmp_path / "there"
+    there.mkdir()
+    to(tmp_path / "hf", there / "gpt2.pt")
+    assert json.loads((there / "vocab.json").read_text()) == vocab
 
 
 def test_a_flag_that_changes_half_precision_is_refused_only_there(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 import types
 from pathlib import Path
 from typing import Any
@@ -38,12 +39,17 @@ def train(model: GPT, optimizer: torch.optim.Optimizer, steps: int = 1) -> None:
         optimizer.step()
 
 
-def trained(path: Path, **config: Any) -> tuple[Path, GPT, torch.optim.Optimizer]:
+def trained(
+    path: Path, *, amsgrad: bool = False, more: dict[str, Any] | None = None, **config: Any
+) -> tuple[Path, GPT, torch.optim.Optimizer]:
     """Write a checkpoint with the optimizer of a model that has taken three steps."""
     model = build(**config)
     optimizer = model.configure_optimizers(0.1, 1e-3, (0.9, 0.95), "cpu")
+    for group in optimizer.param_groups:
+        group["amsgrad"] = amsgrad
     train(model, optimizer, 3)
-    return save_nanogpt(path, model, optimizer=optimizer.state_dict()), model, optimizer
+    state = optimizer.state_dict()
+    return save_nanogpt(path, model, optimizer=state, **(more or {})), model, optimizer
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -97,13 +103,13 @@ def test_training_goes_on_from_the_output_as_from_the_source(tmp_path: Path) -> 
 
 
 def test_weights_only_drops_what_is_no_weight(tmp_path: Path) -> None:
-    source, _, _ = trained(tmp_path / "ckpt.pt")
+    source, _, _ = trained(tmp_path / "ckpt.pt", more={"scaler": 5})
     report = to(source, tmp_path / "out.pt", weights_only=True)
     file = load_pt(tmp_path / "out.pt")
     wanted = ["model", "model_args", "iter_num", "best_val_loss", "config", "nanogpt_cli"]
     assert list(file) == wanted
     assert file["iter_num"] == 250
-    assert report.left_out == ("the optimizer",)
+    assert report.left_out == ("the optimizer", "the entry 'scaler'")
     weights = sum(parameter.numel() for parameter in build().parameters()) * 4
     assert (tmp_path / "out.pt").stat().st_size < weights + 10_000 < source.stat().st_size
 
@@ -119,6 +125,8 @@ def test_a_fresh_optimizer_is_one_that_train_py_resumes_with(tmp_path: Path) -> 
     for group, expected in zip(file["optimizer"]["param_groups"], own["param_groups"], strict=True):
         assert group["params"] == expected["params"]
         assert group.keys() == expected.keys()
+        own_settings = {**expected, "lr": 6e-4, "betas": (0.9, 0.95), "foreach": None}
+        assert group == {**own_settings, "weight_decay": group["weight_decay"], "fused": None}
     assert [group["weight_decay"] for group in file["optimizer"]["param_groups"]] == [0.1, 0.0]
     optimizer.load_state_dict(file["optimizer"])
     before = model.transformer.wpe.weight.clone()
@@ -129,8 +137,9 @@ def test_a_fresh_optimizer_is_one_that_train_py_resumes_with(tmp_path: Path) -> 
 
 
 def test_a_fresh_optimizer_has_the_settings_of_the_file(tmp_path: Path) -> None:
-    source = save_nanogpt(tmp_path / "ckpt.pt", build(), config=TRAINING)
-    to(source, tmp_path / "out.pt", fresh_optimizer=True)
+    source, _, _ = trained(tmp_path / "ckpt.pt", more={"config": TRAINING})
+    report = to(source, tmp_path / "out.pt", fresh_optimizer=True)
+    assert report.left_out == ("the source's optimizer, for a fresh one",)
     groups = load_pt(tmp_path / "out.pt")["optimizer"]["param_groups"]
     assert [(group["lr"], group["betas"]) for group in groups] == [(3e-4, (0.8, 0.9))] * 2
     assert [group["weight_decay"] for group in groups] == [0.2, 0.0]
@@ -138,22 +147,56 @@ def test_a_fresh_optimizer_has_the_settings_of_the_file(tmp_path: Path) -> None:
 
 def test_trimming_cuts_the_moments_of_the_embedding_too(tmp_path: Path) -> None:
     save_meta(tmp_path)
-    source, _, _ = trained(tmp_path / "ckpt.pt", vocab_size=72)
+    config = {"vocab_size": 72, "bias": True, "batch_size": 4}
+    source, _, _ = trained(
+        tmp_path / "ckpt.pt", vocab_size=72, amsgrad=True, more={"config": config}
+    )
     report = to(source, tmp_path / "out.pt", trim_vocab=True)
     before, after = load_pt(source), load_pt(tmp_path / "out.pt")
     V = len(ALPHABET)
     assert after["model_args"]["vocab_size"] == V == report.model.vocab_size
+    assert after["config"] == {"vocab_size": V, "bias": True, "batch_size": 4}
     assert torch.equal(
         after["model"]["transformer.wte.weight"], before["model"]["transformer.wte.weight"][:V]
     )
     state, original = after["optimizer"]["state"], before["optimizer"]["state"]
-    for name in ("exp_avg", "exp_avg_sq"):
+    for name in ("exp_avg", "exp_avg_sq", "max_exp_avg_sq"):
         assert torch.equal(state[0][name], original[0][name][:V])
         assert torch.equal(state[1][name], original[1][name])
     model = load_stock(after)
     optimizer = model.configure_optimizers(0.1, 1e-3, (0.9, 0.95), "cpu")
     optimizer.load_state_dict(after["optimizer"])
     train(model, optimizer)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_trimming_leaves_an_optimizer_out_that_is_another_models(
+    tmp_path: Path, dtype: str
+) -> None:
+    save_meta(tmp_path)
+    held = trained(tmp_path / "other.pt", vocab_size=72, n_embd=12)[2].state_dict()
+    source = save_nanogpt(tmp_path / "ckpt.pt", build(vocab_size=72), optimizer=held)
+    report = to(source, tmp_path / "out.pt", trim_vocab=True, dtype=dtype)
+    assert "the optimizer" in report.left_out
+    file = load_pt(tmp_path / "out.pt")
+    assert "optimizer" not in file
+    assert load_stock(file).transformer.wte.weight.shape == (65, 24)
+
+
+@pytest.mark.parametrize("family", ["nanogpt", "other"])
+def test_an_optimizer_in_another_order_is_kept_in_nanogpts_own_files_alone(
+    tmp_path: Path, family: str
+) -> None:
+    """What wrote the file resumes from it; what another program's numbers mean is not known."""
+    held = trained(tmp_path / "other.pt", n_embd=12)[2].state_dict()
+    file = envelope(build(), optimizer=held)
+    if family == "other":
+        file["state_dict"], file["config"] = file.pop("model"), file.pop("model_args")
+    torch.save(file, tmp_path / "ckpt.pt")
+    to(tmp_path / "ckpt.pt", tmp_path / "out.pt")
+    found = load_pt(tmp_path / "out.pt")
+    assert ("optimizer" in found) is (family == "nanogpt")
+    assert "state_dict" not in found
 
 
 def test_dropping_biases_drops_the_optimizer_that_numbers_them(tmp_path: Path) -> None:
@@ -163,10 +206,12 @@ def test_dropping_biases_drops_the_optimizer_that_numbers_them(tmp_path: Path) -
             if name.endswith(".bias"):
                 parameter.zero_()
     optimizer = model.configure_optimizers(0.1, 1e-3, (0.9, 0.95), "cpu")
-    source = save_nanogpt(tmp_path / "ckpt.pt", model, optimizer=optimizer.state_dict())
+    state = optimizer.state_dict()
+    source = save_nanogpt(tmp_path / "ckpt.pt", model, optimizer=state, config={"bias": True})
     report = to(source, tmp_path / "out.pt", drop_zero_biases=True)
     file = load_pt(tmp_path / "out.pt")
     assert "optimizer" not in file
+    assert file["config"] == {"bias": False}
     assert file["model_args"]["bias"] is False
     load_stock(file)
     assert "the source's optimizer does not fit the model in the output: left out" in report.notes
@@ -188,6 +233,41 @@ def test_objects_of_classes_become_plain_dicts(tmp_path: Path) -> None:
     file = load_pt(tmp_path / "out.pt")
     assert file["config"] == {"dataset": "letters", "vocab_size": 65, "out": "out"}
     assert file["scaler"] == {"scale": 2.0}
+
+
+def test_values_of_every_kind_become_plain(tmp_path: Path) -> None:
+    kinds = {
+        "set": {"b", "a", "c"},
+        "class": types.SimpleNamespace,
+        "pair": (1, (2.5, None)),
+        "bytes": bytearray(b"ab"),
+        "nan": float("nan"),
+        (1, 2): "by a pair",
+    }
+    source = save_nanogpt(tmp_path / "ckpt.pt", build(), kinds=kinds)
+    to(source, tmp_path / "out.pt")
+    found = load_pt(tmp_path / "out.pt")["kinds"]
+    assert math.isnan(found.pop("nan"))
+    assert found == {
+        "set": ["a", "b", "c"],
+        "class": "types.SimpleNamespace",
+        "pair": (1, (2.5, None)),
+        "bytes": b"ab",
+        "(1, 2)": "by a pair",
+    }
+    assert type(found["bytes"]) is bytes
+
+
+def test_a_matrix_that_is_stored_turned_is_written_as_it_reads(tmp_path: Path) -> None:
+    model = build()
+    file = envelope(model)
+    turned = {
+        name: tensor.t().contiguous().t() if name.endswith("c_proj.weight") else tensor
+        for name, tensor in file["model"].items()
+    }
+    torch.save({**file, "model": turned}, tmp_path / "ckpt.pt")
+    to(tmp_path / "ckpt.pt", tmp_path / "out.pt")
+    assert same_tensors(load_pt(tmp_path / "out.pt")["model"], dict(model.state_dict()))
 
 
 def test_what_no_plain_type_stands_for_is_left_out_by_name(tmp_path: Path) -> None:

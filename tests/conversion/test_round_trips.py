@@ -70,6 +70,8 @@ def test_nanogpt_to_hugging_face_and_back(
         assert found["model_args"] == original["model_args"]
         assert found["nanogpt_cli"] == {"activation": activation}
         assert report.model.dtypes == again.model.dtypes == (dtype,)
+        assert report.verification is not None
+        assert report.verification.rounding is None
         ids = (torch.arange(sizes["block_size"]) * 7 % sizes["vocab_size"])[None]
         with torch.no_grad():
             ours, _ = model.float()(ids, ids)

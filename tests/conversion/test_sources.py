@@ -180,6 +180,8 @@ def test_dtype_changes_every_weight_and_nothing_else(
     tmp_path: Path, output: str, dtype: str
 ) -> None:
     model = build()
+    with torch.no_grad():
+        model.transformer.wpe.weight[3, 5] = 1e-12
     source = save_nanogpt(tmp_path / "ckpt.pt", model)
     report = to(source, tmp_path / output, dtype=dtype)
     cast = {name: tensor.to(getattr(torch, dtype)) for name, tensor in model.state_dict().items()}
@@ -197,7 +199,11 @@ def test_dtype_changes_every_weight_and_nothing_else(
         assert (report.cast, report.verification.rounding) == (None, None)
     else:
         assert report.cast is not None
-        assert report.cast.elements == sum(p.numel() for p in model.parameters())
+        weights = torch.cat([p.detach().flatten() for p in model.parameters()])
+        after = weights.to(getattr(torch, dtype)).float()
+        assert report.cast.elements == weights.numel()
+        assert report.cast.changed == int((after != weights).sum())
+        assert report.cast.vanished == (1 if dtype == "float16" else 0)
         assert report.verification.rounding is not None
         rounding = report.verification.rounding.largest_difference
         assert rounding > report.verification.logits.largest_difference
