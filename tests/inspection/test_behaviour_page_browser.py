@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from browsers import Watch, launch, show, tip
 from page_files import HOSTILE, data_of, page_of, text_subject
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Locator
 from playwright.sync_api import Page as Window
 
-from nanogpt_cli.inspection.behaviour import VIEWS, attention, lens, surprisal
+from nanogpt_cli.inspection.behaviour import (
+    VIEWS,
+    ablation,
+    activations,
+    attention,
+    contributions,
+    lens,
+    next_token,
+    surprisal,
+)
 from nanogpt_cli.inspection.behaviour.subject import Subject
 
 TEXT = "To be, or not to be, that is the question:\nWhether 'tis nobler"
@@ -56,6 +67,20 @@ def percent(share: float) -> str:
     return f"{100 * share:#.3g} %"
 
 
+def number_in(text: str) -> float:
+    """Return the number that a text of the page is."""
+    scale = 0.01 if text.endswith(" %") else 1.0
+    return float(text.removesuffix(" %").replace(",", "")) * scale
+
+
+def table_of(panel: Locator, number: int) -> list[list[str]]:
+    """Return the cells of one of a panel's tables, row by row."""
+    rows = panel.locator("table.rows").nth(number).locator("tbody tr")
+    read = "rows => rows.map(row => [...row.children].map(cell => cell.textContent))"
+    cells: list[list[str]] = rows.evaluate_all(read)
+    return cells
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1200, 360])
 def test_every_view_draws(window: Window, files: Path, width: int, scheme: str) -> None:
@@ -92,7 +117,7 @@ def test_a_token_says_its_numbers_to_the_pointer(
     lines = tip(window)
     assert token.bits is not None
     assert lines[0] == f"token 3: {token.label}"
-    assert lines[1].startswith(f"{token.bits:.2f} bits (probability ")
+    assert lines[1] == f"{token.bits:.2f} bits (probability {percent(2**-token.bits)})"
     assert lines[2].startswith(f"rank {token.rank};")
     window.mouse.move(5, 5)
     assert window.locator("#tip").is_hidden()
@@ -105,6 +130,7 @@ def test_the_lens_says_its_numbers(window: Window, files: Path, subject: Subject
     lines = tip(window)
     assert lines[0] == rows[2].top_labels[5]
     assert lines[1].startswith(f"{percent(rows[2].top_probabilities[5])} after block 1, behind")
+    assert lines[2].endswith(f" bits; the text goes on with {subject.labels[6]}")
     assert rows[2].tracked_ranks is not None
     assert lines[3].startswith(f"␣the: rank {rows[2].tracked_ranks[5]:,}, ")
 
@@ -139,7 +165,7 @@ def test_a_map_is_read_by_keyboard(window: Window, files: Path, subject: Subject
     assert chosen.get_attribute("aria-selected") == "true"
 
 
-def test_a_head_is_chosen_in_three_ways(window: Window, files: Path) -> None:
+def test_a_head_is_chosen_in_three_ways(window: Window, files: Path, subject: Subject) -> None:
     panel = show(window, files, "attention")
     title = panel.locator("h3").first
     layer, head = panel.locator("select").nth(0), panel.locator("select").nth(1)
@@ -157,19 +183,128 @@ def test_a_head_is_chosen_in_three_ways(window: Window, files: Path) -> None:
     head.select_option("mean")
     assert title.text_content() == "layer 2, the mean over its heads"
     assert panel.locator(".overview [aria-selected=true]").count() == 0
+    panel.locator("canvas.map").focus()
+    mean = attention.measure(subject, layer=2, average=True).map
+    assert mean is not None
+    assert number_in(tip(window)[1].split(": ")[1]) == pytest.approx(mean.weights[-1][-1], rel=5e-3)
 
 
-def test_a_token_is_chosen_for_every_view(window: Window, files: Path) -> None:
+def test_a_token_is_chosen_for_every_view(window: Window, files: Path, subject: Subject) -> None:
     strip = show(window, files, "surprisal").locator(".strip span")
     strip.nth(4).click()
     window.click("#tab-attention")
     panel = window.locator("#panel-attention")
     assert panel.locator(".strip span").nth(4).get_attribute("aria-selected") == "true"
     label = str(panel.locator(".strip span").nth(1).get_attribute("aria-label"))
-    assert re.fullmatch(r"token 1: \S+, token 4 \S+ looks at it: [\d.e-]+ %", label)
+    found = re.fullmatch(r"token 1: \S+, token 4 \S+ looks at it: ([\d.e-]+ %)", label)
+    assert found
+    exact = attention.measure(subject).maps.collect()[0, 0, 4, 1]
+    assert number_in(found[1]) == pytest.approx(float(exact), rel=1e-2)
     panel.locator("select").nth(2).select_option("seen")
     label = str(panel.locator(".strip span").nth(1).get_attribute("aria-label"))
     assert re.fullmatch(r"token 1: \S+, it looks at token 4 \S+: 0\.0 %", label)
+
+
+def test_the_likeliest_tokens_are_the_reports(
+    window: Window, files: Path, subject: Subject
+) -> None:
+    rows = table_of(show(window, files, "next"), 0)
+    for row, token in zip(rows, next_token.measure(subject).tokens, strict=False):
+        assert row[:3] == [str(token.rank), token.label, str(token.id)]
+        wanted = [token.logit, token.probability, token.cumulative]
+        assert [number_in(row[n]) for n in (3, 4, 6)] == pytest.approx(wanted, rel=5e-3, abs=1e-3)
+
+
+def test_the_most_surprising_token_comes_first(
+    window: Window, files: Path, subject: Subject
+) -> None:
+    panel = show(window, files, "surprisal")
+    report = surprisal.measure(subject)
+    bits = report.arrays()["bits"]
+    places = sorted(range(1, len(bits)), key=lambda place: -bits[place])
+    rows = table_of(panel, 0)
+    assert [number_in(row[3]) for row in rows] == pytest.approx(bits[places], abs=6e-3)
+    assert {int(row[0]) for row in rows} == set(places)
+    tiles = panel.locator(".tiles dd").all_text_contents()
+    assert tiles[2].startswith(f"{report.loss:.4f}nats a token")
+    assert tiles[4].startswith(f"{report.bits_per_token:.4f}")
+
+
+def test_shares_and_their_sums_are_the_reports(
+    window: Window, files: Path, subject: Subject
+) -> None:
+    panel = show(window, files, "contributions")
+    report = contributions.measure(subject)
+    (share,) = (p.relative for p in report.parts if (p.layer, p.head) == (1, 2))
+    cell = panel.locator("table.grid tbody tr").nth(1).locator("td").nth(2)
+    assert number_in(cell.inner_text()) == pytest.approx(share, abs=6e-4)
+    strongest = sorted(report.parts, key=lambda part: -abs(part.relative))[:16]
+    rows = table_of(panel, 0)
+    assert [row[0] for row in rows[:16]] == [part.part for part in strongest]
+    sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for part in report.parts:
+        pair = sums[part.kind.split()[-1]]
+        pair[:] = pair[0] + part.logit, pair[1] + part.relative
+    wanted = {
+        "embeddings": sums["embedding"],
+        "heads": sums["head"],
+        "biases": sums["bias"],
+        "MLPs": sums["mlp"],
+    }
+    for name, *shown in table_of(panel, 1)[:4]:
+        assert [number_in(text) for text in shown] == pytest.approx(wanted[name], abs=1e-3)
+
+
+def test_the_largest_changes_of_the_loss_are_the_reports(
+    window: Window, files: Path, subject: Subject
+) -> None:
+    report = ablation.measure(subject)
+    changes = {
+        **{f"block {r.layer} head {n}": x for r in report.layers for n, x in enumerate(r.heads)},
+        **{f"block {row.layer} attention": row.attention for row in report.layers},
+        **{f"block {row.layer} mlp": row.mlp for row in report.layers},
+    }
+    rows = table_of(show(window, files, "ablation"), 0)
+    shown = [number_in(row[1]) for row in rows]
+    assert [abs(change) for change in shown] == sorted(map(abs, shown), reverse=True)
+    for name, change, _, loss in rows:
+        exact = changes[name]
+        assert exact is not None
+        assert number_in(change) == pytest.approx(exact, abs=1e-4)
+        assert number_in(loss) == pytest.approx(report.loss_nats + exact, abs=1e-4)
+
+
+def test_idle_units_are_the_reports(window: Window, tmp_path: Path) -> None:
+    bent = text_subject(TEXT)
+    with torch.no_grad():
+        for block in bent.model.blocks:
+            block.mlp.c_fc.weight.mul_(8)
+    (tmp_path / "plain.html").write_bytes(page_of(bent).data)
+    rows = table_of(show(window, tmp_path, "activations"), 0)
+    for cells, row in zip(rows[1:], activations.measure(bent).rows[1:], strict=True):
+        assert row.units is not None
+        assert row.units.low_share > row.units.dead_share
+        shares = [row.units.dead_share, row.units.saturated_share]
+        assert [number_in(text) for text in cells[9:11]] == pytest.approx(shares, rel=5e-3)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_ink_can_be_read_on_every_ground(window: Window, files: Path, scheme: str) -> None:
+    window.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    cells = show(window, files, "lens").locator("[role=gridcell]")
+    read = "cells => cells.map(cell => [cell.style.backgroundColor, cell.style.color])"
+    pairs: list[list[str]] = cells.evaluate_all(read)
+    assert len(pairs) > 30
+    for pair in pairs:
+        lights = sorted(luminance(colour) for colour in pair)
+        assert (lights[1] + 0.05) / (lights[0] + 0.05) >= 4.5
+
+
+def luminance(colour: str) -> float:
+    """Return WCAG's relative luminance of a colour `rgb(r, g, b)`."""
+    shares = [int(each) / 255 for each in re.findall(r"\d+", colour)]
+    linear = [s / 12.92 if s <= 0.04045 else ((s + 0.055) / 1.055) ** 2.4 for s in shares]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 def test_all_of_it_is_reached_by_keyboard(window: Window, files: Path) -> None:
