@@ -69,14 +69,16 @@ def test_a_part_left_out_is_its_module_hooked_to_zero(part: str, bias: bool) -> 
         assert getattr(report.layers[layer], part) == pytest.approx(expected, abs=1e-5)
 
 
-def test_batches_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("logits_at_once", [1, 2 * 65])
+def test_batches_change_nothing(monkeypatch: pytest.MonkeyPatch, logits_at_once: int) -> None:
     model = build()
     together = measure(subject_of(model, IDS)).arrays()["changes_nats"]
     monkeypatch.setattr(lesions, "TOKENS_AT_ONCE", 1)
-    monkeypatch.setattr(lesions, "LOGITS_AT_ONCE", 2 * model.config.vocab_size)
+    monkeypatch.setattr(lesions, "LOGITS_AT_ONCE", logits_at_once)
     alone = measure(subject_of(model, IDS)).arrays()["changes_nats"]
     assert together.shape == (2, 3 + 3)
     assert abs(together - alone).max() < 1e-6
+    assert not any(block.attn.c_proj._forward_pre_hooks for block in model.blocks)
 
 
 def test_a_long_text_is_cut_into_windows_and_each_token_is_predicted_once() -> None:

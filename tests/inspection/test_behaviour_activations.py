@@ -86,7 +86,9 @@ def test_outliers_stand_out_by_six() -> None:
     residual[:, 3] = torch.tensor([6.1, -6.1, 6.1, 6.1])
     residual[1, 7] = -40.0
     residual[:, 8] = 5.9
-    big, small = find_outliers(residual)
+    residual[:, 5] = -6.0
+    big, small, least = find_outliers(residual)
+    assert (least.dimension, least.times_median, least.extreme) == (5, 6.0, -6.0)
     assert (big.dimension, big.extreme, big.extreme_position) == (7, -40.0, 1)
     assert big.rms == big.times_median == pytest.approx(math.sqrt(1603 / 4))
     assert small.dimension == 3

@@ -18,7 +18,7 @@ from safetensors.numpy import load_file
 from torch.nn import functional as F
 
 from nanogpt_cli.checkpoints import load_model, open_checkpoint
-from nanogpt_cli.errors import UsageError
+from nanogpt_cli.errors import NanoGPTError, UsageError
 from nanogpt_cli.inspection.behaviour import find_view
 from nanogpt_cli.inspection.behaviour.attention import AttentionReport, MapSource, measure
 from nanogpt_cli.inspection.behaviour.attention_maps import walk_maps
@@ -224,6 +224,7 @@ def test_the_probe_is_fixed_by_seed_ids_and_length() -> None:
     assert make_probe(range(100), 1024, seed=1).ids != probe.ids
     assert make_probe(range(100), 33).period == 16
     assert make_probe(range(10), 1024).period == 10
+    assert make_probe(range(65), 8).period == 4
 
 
 @pytest.mark.parametrize(
@@ -315,6 +316,14 @@ def test_a_choice_that_cannot_be_meant(options: dict[str, Any], message: str, hi
         measure(subject_of(build(), [1, 2]), **options)
     assert (caught.value.message, caught.value.hint) == (message, hint)
     assert caught.value.exit_code == 2
+
+
+def test_a_model_with_nan_is_told() -> None:
+    model = build()
+    with torch.no_grad():
+        model.blocks[1].mlp.c_fc.weight[0, 0] = float("nan")
+    with pytest.raises(NanoGPTError, match="not finite: the first bad tensor is"):
+        measure(subject_of(model, [1, 2]))
 
 
 def test_padding_and_end_of_text_are_not_in_the_probe() -> None:

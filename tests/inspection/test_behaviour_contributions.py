@@ -11,8 +11,8 @@ import torch
 from induction_model import build_induction
 from model_files import build
 
-from nanogpt_cli.errors import UsageError
-from nanogpt_cli.inspection.behaviour import find_view
+from nanogpt_cli.errors import NanoGPTError, UsageError
+from nanogpt_cli.inspection.behaviour import attribution, find_view
 from nanogpt_cli.inspection.behaviour.contributions import ContributionsReport, measure
 from nanogpt_cli.inspection.behaviour.subject import Subject
 from nanogpt_cli.model import GPT
@@ -137,6 +137,23 @@ def test_the_mean_is_over_the_ids_that_have_a_text() -> None:
     assert report.reference_ids == 50
     assert report.reference_logit == pytest.approx(logits[:50].mean().item(), abs=1e-5)
     assert abs(report.error_relative) < 1e-4
+    more = measure(subject_of(model, known=80), answer="7")  # a table larger than the model
+    assert more.reference_ids == 65
+
+
+def test_the_mean_row_is_the_same_whatever_is_widened_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(attribution, "ROWS_AT_ONCE", 7)
+    assert abs(measure(subject_of(build()), answer="7").error_relative) < 1e-4
+
+
+def test_a_model_with_nan_is_told() -> None:
+    model = build()
+    with torch.no_grad():
+        model.blocks[1].mlp.c_fc.weight[0, 0] = float("nan")
+    with pytest.raises(NanoGPTError, match="not finite: the first bad tensor is"):
+        measure(subject_of(model))
 
 
 @pytest.mark.parametrize(("position", "place"), [(None, 6), (0, 0), (3, 3), (-1, 6), (-7, 0)])

@@ -81,8 +81,10 @@ def test_the_last_row_is_that_of_transformers(tmp_path: Path) -> None:
 def test_it_is_the_same_some_positions_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = measure(subject(), track="7")
     monkeypatch.setattr(scoring, "LOGITS_AT_ONCE", 65 * 5)
-    assert scoring.rows_at_once(65) == 5
-    parts = measure(subject(), track="7")
+    assert (scoring.rows_at_once(65), scoring.rows_at_once(400)) == (5, 1)
+    seen: list[tuple[int, int]] = []
+    parts = measure(subject(), track="7", progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(1, 3), (2, 3), (3, 3)]
     assert [row.top_ids for row in parts.rows] == [row.top_ids for row in whole.rows]
     assert [row.tracked_ranks for row in parts.rows] == [row.tracked_ranks for row in whole.rows]
     assert parts.arrays()["entropies_bits"] == pytest.approx(

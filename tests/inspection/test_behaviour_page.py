@@ -11,6 +11,7 @@ from importlib.resources import files
 
 import numpy as np
 import pytest
+import torch
 from behaviour_subjects import subject
 from model_files import build
 from page_files import HOSTILE, NAME, data_of, maps_of, page_of, text_subject
@@ -182,7 +183,10 @@ def test_one_token_has_no_losses() -> None:
 
 def test_a_text_beyond_the_context_says_so() -> None:
     ids = [place % 60 for place in range(40)]
-    page = page_of(subject(ids=ids))
+    model = build()
+    with torch.no_grad():
+        model.transformer.wpe.weight[:, 5] += 100.0
+    page = page_of(subject(model, ids))
     data = data_of(page)
     told = "the model sees the last 16 of the text's 40 tokens; surprisal alone goes over all"
     assert [line[: len(told)] for line in page.left_out] == [told]
@@ -193,6 +197,9 @@ def test_a_text_beyond_the_context_says_so() -> None:
     assert data["views"]["surprisal"]["ids"] == ids
     assert data["views"]["contributions"]["position"] == 39
     assert data["views"]["activations"]["rows"][0]["residual"]["at"] >= 24
+    (outlier,) = data["views"]["activations"]["rows"][0]["outliers"]
+    assert (outlier["dimension"], outlier["extreme_position"] >= 24) == (5, True)
+    assert data["views"]["ablation"]["predicted_tokens"] == 15
     assert len(data["prompt"]) == 0
 
 
@@ -210,6 +217,7 @@ def test_a_long_text_is_cut_and_says_so() -> None:
     assert data["tokens"]["ids"] == ids[-MOST_TOKENS:]
     assert data["tokens"]["first"] == count - MOST_TOKENS
     assert data["views"]["surprisal"]["first"] == count - 4096
+    assert data["views"]["surprisal"]["ids"] == ids[-4096:]
     assert data["views"]["surprisal"]["scored_tokens"] == count - 1
     view = data["views"]["attention"]
     assert (view["tokens"], view["before"]) == (MOST_TOKENS, block_size - MOST_TOKENS)

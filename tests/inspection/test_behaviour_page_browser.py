@@ -178,6 +178,8 @@ def test_a_head_is_chosen_in_three_ways(window: Window, files: Path, subject: Su
     assert panel.locator("canvas.map").screenshot() != before
     layer.select_option("2")
     assert title.text_content() == "layer 2, head 1"
+    entropy = attention.measure(subject).heads[2 * 4 + 1].entropy_bits
+    assert panel.locator(".facts dd").last.text_content() == f"{entropy:.2f} bits"
     chosen = panel.locator(".overview [aria-selected=true]")
     assert str(chosen.get_attribute("aria-label")).startswith("layer 2, head 1, ")
     head.select_option("mean")

@@ -24,6 +24,7 @@ from nanogpt_cli.inspection.behaviour.surprisal import measure
 from nanogpt_cli.inspection.behaviour.text import read_tokens
 from nanogpt_cli.inspection.behaviour.windows import Protocol, Window
 from nanogpt_cli.model import GPT
+from nanogpt_cli.tokenizers.char import CharTokenizer
 from nanogpt_cli.tokenizers.search import find_tokenizer
 
 LONG = [(7 * place * place + place) % 65 for place in range(75)]
@@ -104,6 +105,12 @@ def test_bytes_are_those_of_the_text() -> None:
     assert [token.bits is None for token in report.tokens] == [True, *[False] * 4]
     assert report.scored_bytes == len("é b it".encode())
     assert report.bits_per_byte == pytest.approx(report.total_nats / math.log(2) / 7)
+
+
+def test_the_space_before_a_word_is_a_byte_of_its_own() -> None:
+    tokenizer = CharTokenizer(dict(enumerate(["the", "cat", "sat"])), "meta.pkl")
+    report = measure(Subject("words", build(vocab_size=3), tokenizer, [0, 1, 2, 1]))
+    assert report.scored_bytes == len(" cat sat cat")
 
 
 @pytest.mark.parametrize(

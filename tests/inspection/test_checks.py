@@ -53,6 +53,7 @@ def test_a_clean_training_checkpoint(tmp_path: Path, bias: bool) -> None:
     assert {each.name: each.status for each in report.checks if each.status != "ok"} == {}
     assert (report.status, report.faults, report.warnings) == ("ok", 0, 0)
     assert answer(report, "step").detail == "20 steps, as many as iter_num"
+    assert ("biases" in {each.name for each in report.checks}) is bias
 
 
 def test_a_fresh_model_gets_warnings_only(tmp_path: Path) -> None:
@@ -116,7 +117,7 @@ def test_mixed_types(tmp_path: Path) -> None:
 
 def test_an_untied_head_is_a_warning(tmp_path: Path) -> None:
     def edit(saved: dict[str, Any]) -> None:
-        saved["model"]["lm_head.weight"] = saved["model"]["transformer.wte.weight"] + 0.25
+        saved["model"]["lm_head.weight"] = saved["model"]["transformer.wte.weight"] - 0.25
         del saved["optimizer"]
 
     report = edited(tmp_path, edit)
@@ -204,6 +205,18 @@ def test_entries_of_no_parameter(tmp_path: Path) -> None:
     assert (found.status, found.findings) == ("fault", ("no parameter has index 99",))
 
 
+def test_one_moment_that_is_missing(tmp_path: Path) -> None:
+    found = answer(
+        edited(tmp_path, lambda saved: saved["optimizer"]["state"][1].pop("exp_avg")), "optimizer"
+    )
+    assert (found.status, found.findings) == ("warn", ("transformer.wpe.weight has no exp_avg",))
+
+
+def test_rows_that_never_had_a_gradient_are_no_fault(tmp_path: Path) -> None:
+    path = save_trained(tmp_path / "ckpt.pt", positions=10)
+    assert answer(check(path), "moments").status == "ok"
+
+
 def test_moments_that_are_missing(tmp_path: Path) -> None:
     def edit(saved: dict[str, Any]) -> None:
         del saved["optimizer"]["state"][0]
@@ -273,6 +286,11 @@ def test_config_and_model_args(tmp_path: Path, init_from: object, status: str) -
     found = answer(edited(tmp_path, edit), "config")
     assert found.status == status
     assert found.findings == ("n_layer is 12 in config, 2 in model_args",)
+
+
+def test_a_config_that_has_biases_otherwise(tmp_path: Path) -> None:
+    found = answer(edited(tmp_path, lambda saved: saved["config"].update(bias=True)), "config")
+    assert found.findings == ("bias is True in config, False in model_args",)
 
 
 def test_model_args_that_deny_the_biases(tmp_path: Path) -> None:
@@ -366,6 +384,16 @@ def test_missing_and_unexpected_keys(tmp_path: Path) -> None:
     )
     assert answer(report, "finite").status == "fault"
     assert report.faults == 2
+
+
+def test_an_unexpected_key_alone_and_a_mask_that_does_not_fit(tmp_path: Path) -> None:
+    def edit(saved: dict[str, Any]) -> None:
+        saved["model"]["transformer.h.0.gate"] = torch.randn(3)
+        saved["model"]["transformer.h.0.attn.bias"] = torch.ones(1, 1, 8, 8).tril()
+
+    report = misfit(tmp_path, edit)
+    assert answer(report, "keys").findings == ("unexpected transformer.h.0.gate",)
+    assert answer(report, "masks").status == "fault"
 
 
 def test_wrong_shapes(tmp_path: Path) -> None:

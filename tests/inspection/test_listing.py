@@ -47,9 +47,10 @@ def test_filter_and_sort(tmp_path: Path) -> None:
         "transformer.h.0.attn.c_proj.weight",
     ]
     every = list_tensors(checkpoint, sort="size").tensors
-    assert [row.stored_bytes for row in every] == sorted(
-        (row.stored_bytes for row in every), reverse=True
-    )
+    order = [(-row.stored_bytes, row.name) for row in every]
+    assert order == sorted(order)
+    left = list_tensors(checkpoint).optimizer_tensors_left_out
+    assert found.optimizer_tensors_left_out == left > 0
     assert names(list_tensors(checkpoint, sort="name")) == sorted(names(list_tensors(checkpoint)))
 
 
@@ -103,6 +104,28 @@ def test_the_order_of_an_early_train_py(tmp_path: Path) -> None:
     assert state is not None
     assert state.order == "an early train.py"
     assert list(state.owners.values()) == decayed + others
+
+
+def test_the_order_of_the_model_itself(tmp_path: Path) -> None:
+    model, saved = build_trained()
+    optimizer = torch.optim.AdamW(model.parameters())
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    optimizer.step()
+    before = {"scheduler": {"state": {}}, **saved}
+    torch.save({**before, "optimizer": optimizer.state_dict()}, tmp_path / "ckpt.pt")
+    state = read_optimizer(open_checkpoint(str(tmp_path / "ckpt.pt")))
+    assert state is not None
+    assert (state.key, state.order) == ("optimizer", "the model")
+    assert list(state.owners.values()) == [name for name, _ in model.named_parameters()]
+
+
+def test_what_shares_bytes_is_told(tmp_path: Path) -> None:
+    flat = torch.zeros(4)
+    extra = {"a": flat, "b": flat[:2], "c": flat, "d": flat[:0], "e": flat[:0]}
+    torch.save(envelope(build(), extra=extra), tmp_path / "ckpt.pt")
+    rows = list_tensors(open_checkpoint(str(tmp_path / "ckpt.pt")), pattern="extra.*").tensors
+    assert [row.shares_with for row in rows] == [None, None, "extra.a", None, None]
 
 
 def test_conv1d_matrices_are_marked(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from nanogpt_cli.inspection import measures as measures_module
+from nanogpt_cli.inspection import untrained
 from nanogpt_cli.inspection.measures import measure
 from nanogpt_cli.inspection.statistics import init_std, judge
 from nanogpt_cli.inspection.untrained import (
@@ -123,6 +124,8 @@ def test_a_blank_moment_proves_nothing() -> None:
 def test_rows_of_zeros() -> None:
     matrix = noise(20, 16, std=1)
     matrix[[3, 19]] = 0
+    matrix[7] = -matrix[7].abs()
+    matrix[7, 2] = 0
     found = find_untrained("wte", matrix, is_tied=False)
     assert (found.untrained, found.count, found.evidence) == (((3, 3), (19, 19)), 2, "zero")
 
@@ -137,6 +140,17 @@ def test_a_tail_as_initialised_is_found(C: int, tail: int, decayed: float) -> No
     found = find_untrained("wpe", matrix, is_tied=False)
     assert found.untrained[0][1] == 511
     assert found.evidence == "noise"
+
+
+def test_a_tail_is_the_same_whatever_is_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    matrix = noise(300, 64)
+    matrix[:100] += noise(100, 64, seed=1, std=0.05)
+    whole = count_noise_tail(matrix)
+    assert whole == pytest.approx(200, abs=3)
+    monkeypatch.setattr(untrained, "BLOCK_ROWS", 7)
+    assert count_noise_tail(matrix) == whole
+    monkeypatch.setattr(untrained, "MOST_ROWS", 64)
+    assert count_noise_tail(matrix) == whole
 
 
 def test_padding_under_a_tied_head_is_found_in_spite_of_its_drift() -> None:

@@ -36,6 +36,9 @@ def test_an_untrained_model_shows(tmp_path: Path) -> None:
     found = stats(save_trained(tmp_path / "ckpt.pt", steps=0))
     assert {each.state for each in found.tensors} == {"as initialised"}
     assert [(rows.count, rows.rows) for rows in found.untrained] == [(65, 65), (16, 16)]
+    ratios = [each.std_over_init for each in found.tensors if each.std_over_init is not None]
+    assert len(ratios) == 2 + 2 * 4
+    assert ratios == pytest.approx([1] * 10, abs=0.05)
 
 
 def test_a_trained_model_does_not(tmp_path: Path) -> None:
@@ -74,6 +77,30 @@ def test_the_same_without_an_optimizer(tmp_path: Path) -> None:
     assert wpe.evidence == "noise"
     assert wpe.count == pytest.approx(44, abs=2)
     assert wpe.untrained[0][1] == 63
+
+
+def test_moments_of_another_shape_prove_nothing(tmp_path: Path) -> None:
+    model, saved = build_trained(positions=10, block_size=16)
+    model.crop_block_size(12)
+    saved["model_args"]["block_size"] = 12
+    torch.save({**saved, "model": model.state_dict()}, tmp_path / "ckpt.pt")
+    assert stats(tmp_path / "ckpt.pt").untrained[1].evidence != "Adam"
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_drift_that_all_rows_share_is_looked_for_in_a_tied_embedding_alone(
+    tmp_path: Path, tied: bool
+) -> None:
+    model = build(vocab_size=512, n_embd=64, n_head=4, n_layer=1, block_size=512, tied_head=tied)
+    draw = torch.Generator().manual_seed(0)
+    rows = torch.randn(512, 64, generator=draw) * 0.02
+    rows[:465] += torch.randn(465, 64, generator=draw) * 0.1
+    rows[465:] += torch.randn(1, 64, generator=draw) * 0.1
+    with torch.no_grad():
+        model.transformer.wte.weight.copy_(rows)
+        model.transformer.wpe.weight.copy_(rows)
+    wte, wpe = stats(save_nanogpt(tmp_path / "ckpt.pt", model)).untrained
+    assert (wte.count > 40, wpe.count) == (tied, 0)
 
 
 def test_nan_and_inf_are_counted(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from model_files import build, save_nanogpt
-from training_files import SETTINGS, save_trained
+from training_files import SETTINGS, build_trained
 
 from nanogpt_cli.checkpoints import open_checkpoint
 from nanogpt_cli.inspection.training import TrainingReport, report_training
@@ -85,6 +85,16 @@ def test_the_place_on_the_curve(
     assert schedule.learning_rate == pytest.approx(train_py_rate(iter_num, settings()), rel=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("iter_num", "changed"), [(-1, {}), (7, {"gradient_accumulation_steps": 0})]
+)
+def test_a_count_of_steps_that_cannot_be_gives_no_tokens(
+    tmp_path: Path, iter_num: int, changed: dict[str, Any]
+) -> None:
+    found = report(tmp_path, iter_num=iter_num, config=settings(**changed))
+    assert (found.tokens_seen, found.assumed) == (None, "")
+
+
 def test_a_constant_rate(tmp_path: Path) -> None:
     schedule = report(tmp_path, iter_num=500, config=settings(decay_lr=False)).schedule
     assert schedule is not None
@@ -100,7 +110,10 @@ def test_a_decay_that_ends_where_the_warmup_does(tmp_path: Path) -> None:
 
 
 def test_the_optimizers_own_rate_stands_beside_the_computed_one(tmp_path: Path) -> None:
-    path = save_trained(tmp_path / "ckpt.pt", rate=0.5)
+    _, saved = build_trained(rate=0.5)
+    saved["optimizer"]["param_groups"][1]["lr"] = 0.25
+    path = tmp_path / "ckpt.pt"
+    torch.save(saved, path)
     schedule = report_training(open_checkpoint(str(path))).schedule
     assert schedule is not None
     assert schedule.optimizer_learning_rate == 0.5
