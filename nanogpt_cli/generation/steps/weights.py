@@ -165,8 +165,8 @@ def _matrix(linear: nn.Linear, stored: str) -> Matrix:
     weight, bias = linear.weight.data, linear.bias
     if stored == "int8":
         scale = weight.abs().amax(dim=1) / INT8_MAX
-        # A row of zeros has no scale of its own, and NaN must not become a number.
-        steps = weight / torch.where(scale == 0, 1.0, scale).unsqueeze(1)
+        steps = weight / scale.unsqueeze(1)
+        # In a row of zeros, 0 / 0 is 0; where a weight is NaN, so is the scale, and all of the row.
         small = steps.round_().nan_to_num_(0.0).clamp_(-INT8_MAX, INT8_MAX).to(torch.int8)
         return Matrix(small, scale, _rounded(bias, torch.float32))
     dtype = getattr(torch, stored)

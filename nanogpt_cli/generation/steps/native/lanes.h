@@ -157,8 +157,6 @@ inline Vec widen(const int8_t* w) {
 #endif
 }
 
-inline Vec larger(Vec a, Vec b) { return a > b ? a : b; }  // b where either is NaN
-
 // e^x to 2e-7 of its size; NaN stays NaN. Reduced by powers of two, then a polynomial (Cephes').
 inline Vec exponential(Vec x) {
     x = x < -87.0f ? splat(-87.0f) : x > 88.0f ? splat(88.0f) : x;
