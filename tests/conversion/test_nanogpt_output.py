@@ -169,12 +169,13 @@ def test_trimming_cuts_the_moments_of_the_embedding_too(tmp_path: Path) -> None:
     train(model, optimizer)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize(("dtype", "n_embd"), [("float32", 12), ("float16", 24)])
 def test_trimming_leaves_an_optimizer_out_that_is_another_models(
-    tmp_path: Path, dtype: str
+    tmp_path: Path, dtype: str, n_embd: int
 ) -> None:
     save_meta(tmp_path)
-    held = trained(tmp_path / "other.pt", vocab_size=72, n_embd=12)[2].state_dict()
+    held = trained(tmp_path / "other.pt", vocab_size=72, n_embd=n_embd)[2].state_dict()
+    held["state"][99] = held["state"][0]
     source = save_nanogpt(tmp_path / "ckpt.pt", build(vocab_size=72), optimizer=held)
     report = to(source, tmp_path / "out.pt", trim_vocab=True, dtype=dtype)
     assert "the optimizer" in report.left_out
@@ -314,7 +315,7 @@ def test_prefixes_and_masks_are_cleaned(tmp_path: Path, suffix: str) -> None:
     torch.save(file, tmp_path / "ckpt.pt")
     report = to(tmp_path / "ckpt.pt", tmp_path / suffix)
     assert report.left_out == (
-        "2 causal masks, which are no parameters",
+        "2 causal masks, no parameters",
         "the prefix '_orig_mod.' of tensor names",
     )
     if suffix == "out.pt":

@@ -87,6 +87,7 @@ def test_a_long_text_is_cut_into_windows_and_each_token_is_predicted_once() -> N
     report = measure(subject_of(model, ids))
     pieces = [ids[0:17], ids[16:33], ids[32:40]]
     losses = [loss_of(model, piece) * (len(piece) - 1) for piece in pieces]
+    assert find_view("ablation").whole_text
     assert (report.windows, report.predicted_tokens, report.prompt_tokens) == (3, 39, 40)
     assert report.loss_nats == pytest.approx(sum(losses) / 39, abs=1e-5)
     twin = copy.deepcopy(model)

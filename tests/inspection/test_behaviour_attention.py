@@ -318,6 +318,12 @@ def test_a_choice_that_cannot_be_meant(options: dict[str, Any], message: str, hi
     assert caught.value.exit_code == 2
 
 
+def test_a_model_whose_attention_does_something_else_shows() -> None:
+    model = build()
+    model.blocks[0].attn.register_forward_hook(lambda _module, _given, out: out * 2)
+    assert measure(subject_of(model, [1, 2, 3])).max_logit_difference > 0.01
+
+
 def test_a_model_with_nan_is_told() -> None:
     model = build()
     with torch.no_grad():
