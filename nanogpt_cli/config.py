@@ -51,14 +51,19 @@ class GPTConfig:
         for name in ("block_size", "vocab_size", "n_layer", "n_head", "n_embd"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ConfigError(f"{name} is {value!r}: it must be an integer of at least 1")
+                raise ConfigError(
+                    f"{name} is {value!r}: it must be an integer of at least 1",
+                    hint=f"nanoGPT's own is {getattr(GPTConfig, name)}",
+                )
         if self.n_embd % self.n_head:
             raise ConfigError(
                 f"n_embd {self.n_embd} is not divisible by n_head {self.n_head}",
                 hint="every head has n_embd / n_head columns",
             )
         if not 0.0 <= self.dropout <= 1.0:
-            raise ConfigError(f"dropout is {self.dropout!r}: it must lie in 0 to 1")
+            raise ConfigError(
+                f"dropout is {self.dropout!r}: it must lie in 0 to 1", hint="0 drops nothing"
+            )
         if self.activation not in ACTIVATIONS:
             known = ", ".join(ACTIVATIONS)
             raise ConfigError(f"unknown activation {self.activation!r}: known are {known}")

@@ -53,6 +53,17 @@ def name_some(names: Iterable[object], limit: int = 5) -> str:
     return f"{shown} and {rest} more" if rest > 0 else shown
 
 
+def count_of(number: int, noun: str, plural: str | None = None) -> str:
+    """Return a number and its noun: `1 head`, `1,024 heads`.
+
+    Args:
+        number: how many.
+        noun: of one.
+        plural: of any other number, where it is not the noun with an s.
+    """
+    return f"1 {noun}" if number == 1 else f"{number:,} {plural or noun + 's'}"
+
+
 def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """Return the name that a mistyped word is likeliest to mean, or None.
 

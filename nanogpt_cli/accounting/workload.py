@@ -62,8 +62,12 @@ class Hardware:
     peak_flops_per_second: float | None = None
 
     def __post_init__(self) -> None:
-        _check_count("the number of GPUs", self.gpus)
-        _check_positive("the GPU's peak in FLOPs a second", self.peak_flops_per_second)
+        _check_count("the number of GPUs", self.gpus, hint="--gpus 8 is eight of them")
+        _check_positive(
+            "the GPU's peak in FLOPs a second",
+            self.peak_flops_per_second,
+            hint="--peak-tflops 312 is an A100's",
+        )
 
 
 def name_hardware(
@@ -100,11 +104,24 @@ class Workload:
     hardware: Hardware = field(default_factory=Hardware)
 
     def __post_init__(self) -> None:
-        _check_count("the batch size", self.batch_size)
-        _check_count("the number of sequences in a step", self.sequences)
-        _check_count("the number of training tokens", self.tokens, MOST_TOKENS)
-        _check_positive("the duration of a step in seconds", self.step_seconds)
-        _check_positive("the MFU", self.mfu)
+        _check_count("the batch size", self.batch_size, hint="--batch-size 1 is one text")
+        _check_count(
+            "the number of sequences in a step",
+            self.sequences,
+            hint="--sequences 480 is nanoGPT's 12 times 40",
+        )
+        _check_count(
+            "the number of training tokens",
+            self.tokens,
+            MOST_TOKENS,
+            hint="--tokens 300B is 300 billion",
+        )
+        _check_positive(
+            "the duration of a step in seconds",
+            self.step_seconds,
+            hint="--step-time 0.25 is a quarter of a second",
+        )
+        _check_positive("the MFU", self.mfu, hint="--mfu 0.3 is a usual one")
         if self.mfu is not None and self.mfu > 1:
             raise UsageError(
                 f"the MFU is {self.mfu!r}: it is a fraction and at most 1",
@@ -112,14 +129,14 @@ class Workload:
             )
 
 
-def _check_count(what: str, count: int | None, most: int = MOST) -> None:
+def _check_count(what: str, count: int | None, most: int = MOST, *, hint: str) -> None:
     if count is not None and not 1 <= count <= most:
-        raise UsageError(f"{what} is {count}: it must be 1 to {most:,}")
+        raise UsageError(f"{what} is {count}: it must be 1 to {most:,}", hint=hint)
 
 
-def _check_positive(what: str, value: float | None) -> None:
+def _check_positive(what: str, value: float | None, *, hint: str) -> None:
     if value is not None and not 1e-9 <= value <= 1e30:
-        raise UsageError(f"{what} is {value!r}: it must be a positive number")
+        raise UsageError(f"{what} is {value!r}: it must be a positive number", hint=hint)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import typer
 from nanogpt_cli import candidates, output
 from nanogpt_cli.commands.caches import cache_folder
 from nanogpt_cli.commands.naming import tell_checkpoint
+from nanogpt_cli.errors import count_of
 from nanogpt_cli.options.checkpoint import CheckpointArg
 from nanogpt_cli.options.model import CompileOpt, DeviceOpt, NHeadOpt, OfflineOpt, ThreadsOpt
 from nanogpt_cli.options.output import JsonOpt
@@ -142,8 +143,8 @@ def render(report: BenchReport) -> RenderableType:
     gigabytes = report.bandwidth_bytes_per_second / 1e9
     title = (
         f"{report.checkpoint}: {report.parameters:,} parameters on {report.device}, "
-        f"{report.threads} threads, prompt {report.prompt_tokens}, {report.new_tokens} new, "
-        f"memory reads {gigabytes:.1f} GB/s"
+        f"{count_of(report.threads, 'thread')}, prompt {report.prompt_tokens}, "
+        f"{report.new_tokens} new, memory reads {gigabytes:.1f} GB/s"
     )
     table = Table(box=box.SIMPLE, title=Text(title), title_justify="left", title_style="")
     table.add_column("weights")

@@ -39,6 +39,7 @@ _TOML = "a line each, such as top_k = 200; only a name that ends in .py is read 
 _ONCE = "hyphens and underscores are the same: leave one of them out"
 
 _KINDS = {int: "an integer", float: "a number", bool: "true or false", str: "text"}
+_EXAMPLES = {int: "1", float: "0.5", bool: "true", str: '"text"'}
 _FOUND = {**_KINDS, float: "a float", list: "a list", tuple: "a list", dict: "a table"}
 
 
@@ -162,7 +163,11 @@ def _checked(where: str, key: Key, value: Any) -> Any:
     shown = f"{value!r}, " if scalar else ""
     found = "nothing" if value is None else _FOUND.get(type(value), "a date or time")
     wanted = f"a list, each item {_KINDS[key.kind]}" if key.many else _KINDS[key.kind]
-    raise UsageError(f"{where} is {shown}{found}: it must be {wanted}")
+    example = _EXAMPLES[key.kind]
+    raise UsageError(
+        f"{where} is {shown}{found}: it must be {wanted}",
+        f"such as {key.name} = {f'[{example}]' if key.many else example}",
+    )
 
 
 def _refuse_extremes(where: str, key: Key, value: Any) -> None:
@@ -171,7 +176,10 @@ def _refuse_extremes(where: str, key: Key, value: Any) -> None:
         raise UsageError(f"{where} holds a zero byte", "text on a command line cannot have one")
     most = _MAX_BITS.get(key.kind, _MAX_BITS[int])
     if isinstance(value, int) and value.bit_length() > most:
-        raise UsageError(f"{where} is an integer of {value.bit_length()} bits, more than {most}")
+        raise UsageError(
+            f"{where} is an integer of {value.bit_length()} bits, more than {most}",
+            "give a smaller number",
+        )
 
 
 def _from_python(path: Path, data: bytes, keys: Mapping[str, Key]) -> Settings:

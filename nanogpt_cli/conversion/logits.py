@@ -42,6 +42,11 @@ class VerificationError(NanoGPTError):
 
     exit_code = 3
 
+    def __init__(
+        self, message: str, hint: str = "look at the disk, and run the command again"
+    ) -> None:
+        super().__init__(message, hint)
+
 
 def fixed_ids(block_size: int, vocab_size: int) -> Tensor:
     """Return the ids that models are compared on, (1, T) int64, T at most 64."""

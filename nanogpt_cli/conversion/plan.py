@@ -11,7 +11,7 @@ from nanogpt_cli.checkpoints.zero_biases import first_nonzero, is_bias, without_
 from nanogpt_cli.config import GPTConfig
 from nanogpt_cli.conversion.report import TensorRow
 from nanogpt_cli.conversion.settings import ConversionSettings
-from nanogpt_cli.errors import CheckpointError, UsageError
+from nanogpt_cli.errors import CheckpointError, UsageError, count_of
 
 HALVES = ("float16", "bfloat16")
 
@@ -166,12 +166,12 @@ def _left_out(
 ) -> Iterator[str]:
     source = checkpoint.architecture
     if source.masks:
-        yield f"{len(source.masks)} causal masks, which are no parameters"
+        yield f"{count_of(len(source.masks), 'causal mask')}, no parameters"
     dropped = len(source.weights) - len(architecture.weights)
     if dropped:
-        yield f"{dropped} biases, all zero"
+        yield f"{count_of(dropped, 'bias', 'biases')}, all zero"
     trimmed = source.config.vocab_size - config.vocab_size
     if trimmed:
-        yield f"{trimmed} rows of the vocabulary that the tokenizer lacks"
+        yield f"{count_of(trimmed, 'row')} of the vocabulary that the tokenizer lacks"
     for prefix in source.prefixes:
         yield f"the prefix {prefix!r} of tensor names"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from nanogpt_cli.errors import UsageError, did_you_mean
+from nanogpt_cli.errors import UsageError, count_of, did_you_mean
 from nanogpt_cli.generation.device_names import check_device, check_threads
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -44,7 +44,7 @@ def _require_cuda(name: str, number: int) -> None:
     count = torch.cuda.device_count()
     if number >= count:
         raise UsageError(
-            f"--device {name}: this machine has {count} CUDA devices, numbered from 0",
+            f"--device {name}: this machine has {count_of(count, 'CUDA device')}, numbered from 0",
             hint=f"use --device cuda:{count - 1}",
         )
 

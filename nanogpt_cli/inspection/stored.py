@@ -87,7 +87,10 @@ def _walk(root: object) -> Iterator[tuple[str, TensorInfo]]:
         if isinstance(value, TensorInfo):
             count += 1
             if count > MAX_TENSORS:
-                raise CheckpointError(f"the file holds more than {MAX_TENSORS:,} tensors")
+                raise CheckpointError(
+                    f"the file holds more than {MAX_TENSORS:,} tensors",
+                    hint="a GPT has some hundreds: the file was not written by a trainer",
+                )
             yield path, value
             continue
         children = _children(value)

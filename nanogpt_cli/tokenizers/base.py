@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from nanogpt_cli.errors import TokenizerError, UsageError
+from nanogpt_cli.errors import TokenizerError, UsageError, count_of
 
 END_OF_TEXT = "<|endoftext|>"
 
@@ -161,7 +161,10 @@ def require_bytes(tokenizer: Tokenizer, text: str, lacking: frozenset[int]) -> N
 def missing_id(tokenizer: Tokenizer, token: int) -> TokenizerError:
     """Return the error for an id that `tokenizer` lacks."""
     last = tokenizer.n_vocab - 1
-    return TokenizerError(f"no token has id {token}: {tokenizer.source} has ids 0 to {last}")
+    return TokenizerError(
+        f"no token has id {token}: {tokenizer.source} has ids 0 to {last}",
+        hint="the tokenizer is not the model's: see --tokenizer",
+    )
 
 
 def name_characters(characters: Iterable[str]) -> str:
@@ -170,8 +173,3 @@ def name_characters(characters: Iterable[str]) -> str:
     shown = [f"{each!r} U+{ord(each):04X}" for each in listed[:_MOST_CHARACTERS_NAMED]]
     rest = len(listed) - len(shown)
     return ", ".join(shown) + (f" and {rest} more" if rest else "")
-
-
-def count_of(number: int, noun: str) -> str:
-    """Return a number and its noun, with an s unless there is one."""
-    return f"1 {noun}" if number == 1 else f"{number} {noun}s"

@@ -12,13 +12,12 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from nanogpt_cli.errors import UsageError, name_some
+from nanogpt_cli.errors import UsageError, count_of, name_some
 from nanogpt_cli.tokenizers.base import (
     END_OF_TEXT,
     Found,
     Tokenizer,
     TokenizerKind,
-    count_of,
     decode_ids,
     missing_id,
     name_characters,

@@ -84,6 +84,16 @@ def locate_tokenizer(
         TokenizerError: the one found is damaged.
         UsageError: `tokenizer` and `meta` contradict each other, or name nothing.
     """
+    try:
+        return _locate(vocab_size, near, dataset, tokenizer, meta)
+    except TokenizerError as error:
+        error.hint = error.hint or _HINT
+        raise
+
+
+def _locate(
+    vocab_size: int, near: Path | None, dataset: object, tokenizer: str | None, meta: Path | None
+) -> Found:
     if meta is not None:
         if tokenizer not in (None, char.KIND.name):
             raise UsageError(

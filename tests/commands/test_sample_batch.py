@@ -133,10 +133,10 @@ def test_wrong_rows_are_rows_and_the_others_go_on(batch: Batch, mixed: Path) -> 
         "note: rows are read for 'prompt', 'id' and 'seed' alone, and not for 'topic', 'text'"
         in (result.err.splitlines())
     )
-    last = result.err.splitlines()[-1]
-    assert last == (
-        "error: 4 of 8 rows have an error and no text, the first is row 1: " + errors[1]["message"]
-    )
+    assert result.err.splitlines()[-2:] == [
+        "error: 4 of 8 rows have an error and no text, the first is row 1: " + errors[1]["message"],
+        "hint: each of them says under 'error' what was wrong, and what to do",
+    ]
 
 
 def test_an_id_outside_the_vocabulary_is_an_error_of_its_row(batch: Batch, tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_log_probabilities_need_no_json_flag(batch: Batch, plain: Path) -> None:
 
 
 def test_prompts_that_are_cut_are_counted(batch: Batch, plain: Path) -> None:
-    note = "note: 1 prompts have more than 16 tokens, and the model sees the last 16 of them"
+    note = "note: 1 prompt has more than 16 tokens, and the model sees the last 16 of them"
     assert note in batch(plain).err.splitlines()
 
 

@@ -99,7 +99,7 @@ def test_a_file_cut_at_any_byte_of_its_last_two_rows_becomes_the_whole(
 
     def run(*, resume: bool) -> None:
         job = BatchJob(str(few), out, None, resume, False, Shard())
-        with pytest.raises(Exception, match="1 of 9 rows have an error"):
+        with pytest.raises(Exception, match="1 of 9 rows has an error"):
             sample_batch.run(job, session, settings)
 
     run(resume=False)
@@ -122,9 +122,9 @@ def test_a_resumed_run_reports_the_errors_that_were_there(
     whole = out.read_bytes()
     again = nanogpt(*words)
     assert (again.code, out.read_bytes()) == (3, whole)
-    closing, error = again.err.splitlines()[-2:]
+    closing, error, _hint = again.err.splitlines()[-3:]
     assert closing == "0 rows after 5 that were there, 0 tokens, cpu, float32, seed 1337"
-    assert error == "error: 1 of 5 rows have an error and no text"
+    assert error == "error: 1 of 5 rows has an error and no text"
 
 
 def test_more_prompts_are_added_and_holes_are_filled_at_the_end(

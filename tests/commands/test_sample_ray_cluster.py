@@ -191,13 +191,13 @@ def test_two_workers_make_the_local_file_and_a_resumed_run_what_it_lacks(
     assert (code, stdout) == (3, ""), said
     assert whole(out) == files.expected
     check_manifest(out)
-    assert said[-2].startswith("1,198 rows, 5 parts, 14,352 tokens, ")
-    assert said[-2].endswith("2 workers of 1 CPUs, seed 1337, finished by length 1,196")
-    assert said[-1] == (
+    assert said[-3].startswith("1,198 rows, 5 parts, 14,352 tokens, ")
+    assert said[-3].endswith("2 workers of 1 CPU, seed 1337, finished by length 1,196")
+    assert said[-2] == (
         "error: 2 of 1,198 rows have an error and no text, the first is row 3: "
         "'prompt' is a number: it must be text"
     )
-    assert [line for line in said[:-2] if not line.startswith("note: ")] == []
+    assert [line for line in said[:-3] if not line.startswith("note: ")] == []
 
     manifest = (out / "manifest.json").read_bytes()
     (out / "part-000000000128.jsonl").unlink()
@@ -205,7 +205,7 @@ def test_two_workers_make_the_local_file_and_a_resumed_run_what_it_lacks(
     words = command(files, f"file://{out}", f"file://{files.prompts}")
     code, stdout, said = run([*words, "--resume"], cluster.environment)
     assert (code, stdout) == (3, "")
-    assert said[-2].startswith("256 rows after 942 that were there, 5 parts, 3,072 tokens, ")
+    assert said[-3].startswith("256 rows after 942 that were there, 5 parts, 3,072 tokens, ")
     assert whole(out) == files.expected
     assert (out / "manifest.json").read_bytes() == manifest
     assert len(list(out.iterdir())) == 6

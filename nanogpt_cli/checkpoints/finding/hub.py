@@ -183,7 +183,10 @@ def _ask(model: _Model) -> None:
 def _check_config(model: _Model, folder: Path) -> None:
     config = read_hf_config(folder)
     if config is None:
-        raise CheckpointError(f"{model} has a {CONFIG_NAME} that is not a model's")
+        raise CheckpointError(
+            f"{model} has a {CONFIG_NAME} that is not a model's",
+            "look at its page on the hub: only models of GPT-2's kind can be read",
+        )
     try:
         gpt2_settings(config)
     except CheckpointError as error:

@@ -123,7 +123,10 @@ class _Writer:
         if self._recall(key):
             return
         if not dotted.isprintable():  # a line break would let a name smuggle opcodes in
-            raise CheckpointError(f"a class in the file has the name {dotted[:80]!r}")
+            raise CheckpointError(
+                f"a class in the file has the name {dotted[:80]!r}",
+                hint="for its weights alone: nanogpt convert CKPT -o weights.safetensors",
+            )
         module, _, name = dotted.rpartition(".")
         self.out.append(b"c" + f"{module}\n{name}\n".encode())
         self._remember(key, None)

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nanogpt_cli.conversion.report import ConversionReport, LogitFigures, Verification
+from nanogpt_cli.errors import count_of
 from nanogpt_cli.output import visible
 from nanogpt_cli.output.numbers import format_bytes
 
@@ -64,8 +65,8 @@ def _rows(report: ConversionReport) -> Iterator[tuple[str, str]]:
 def _model(report: ConversionReport) -> str:
     model = report.model
     return (
-        f"{model.n_layer:,} layers, {model.n_head:,} heads, {model.n_embd:,} wide, "
-        f"block {model.block_size:,}, vocab {model.vocab_size:,}, "
+        f"{count_of(model.n_layer, 'layer')}, {count_of(model.n_head, 'head')}, "
+        f"{model.n_embd:,} wide, block {model.block_size:,}, vocab {model.vocab_size:,}, "
         f"{'biases' if model.bias else 'no biases'}, "
         f"{'tied' if model.tied_head else 'untied'} head, {ACTIVATIONS[model.activation]}"
     )
@@ -75,11 +76,11 @@ def _weights(report: ConversionReport) -> str:
     rows = report.tensors
     transposed = sum(row.transposed for row in rows)
     zeros = sum(row.source is None for row in rows)
-    facts = [f"{len(rows):,} tensors in {' and '.join(report.model.dtypes)}"]
+    facts = [f"{count_of(len(rows), 'tensor')} in {' and '.join(report.model.dtypes)}"]
     if transposed:
         facts.append(f"{transposed:,} of them transposed")
     if zeros:
-        facts.append(f"{zeros:,} zero biases that the format wants")
+        facts.append(f"{count_of(zeros, 'zero bias', 'zero biases')} that the format wants")
     return ", ".join(facts)
 
 
@@ -102,7 +103,7 @@ def _tokenizer(report: ConversionReport) -> str:
 
 def _verification(found: Verification) -> Iterator[tuple[str, str]]:
     others = f" and {found.other_tensors:,} others" if found.other_tensors else ""
-    yield "verified", f"{found.weights:,} weights{others} read back bit for bit"
+    yield "verified", f"{count_of(found.weights, 'weight')}{others} read back bit for bit"
     models = f"{NAMES[found.output_model]} on the output, {NAMES[found.source_model]} on the source"
     yield "logits", f"{models}: {_figures(found.logits)}, {found.logits.tolerance:.2g} allowed"
     if found.rounding is not None:
@@ -113,5 +114,5 @@ def _figures(figures: LogitFigures) -> str:
     return (
         f"largest difference {figures.largest_difference:.2g} "
         f"(largest logit {figures.largest_logit:.3g}), likeliest id the same at "
-        f"{100 * figures.top1_agreement:.3g} % of {figures.positions} positions"
+        f"{100 * figures.top1_agreement:.3g} % of {count_of(figures.positions, 'position')}"
     )

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nanogpt_cli.commands.tables import draw_table
+from nanogpt_cli.errors import count_of
 from nanogpt_cli.output import visible
 from nanogpt_cli.output.numbers import format_count
 from nanogpt_cli.surgery.report import CropReport, Cut
@@ -52,7 +53,7 @@ def _facts(report: CropReport) -> Iterator[Text]:
         yield Text(f"cast to {cast.dtype}")
     elif cast is not None and cast.largest_difference is not None:
         yield Text(
-            f"cast to {cast.dtype}: {cast.changed:,} weights changed, "
+            f"cast to {cast.dtype}: {count_of(cast.changed or 0, 'weight')} changed, "
             f"by {cast.largest_difference:.3g} at most; {cast.vanished:,} became zero"
         )
     yield Text(f"verified: {_verified(report)}")
@@ -72,7 +73,7 @@ def _verified(report: CropReport) -> str:
     found = report.verification
     if found is None:
         return "nothing was written" if report.dry_run else "no, by --no-verify"
-    where = f"over {found.positions:,} positions"
+    where = f"over {count_of(found.positions, 'position')}"
     if found.largest_difference == 0:
         return f"logits {where} are the same to the last bit"
     share = 100 * found.top_1_agreement

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from nanogpt_cli import output
+from nanogpt_cli.errors import count_of
 from nanogpt_cli.options.output import JsonOpt
 
 if TYPE_CHECKING:
@@ -50,7 +51,10 @@ def _facts(report: DoctorReport) -> Iterator[tuple[str, str]]:
         yield name, (version or "not installed") + (f", for {built_for}" if built_for else "")
     yield "cpu", f"{report.cpu or 'unknown'}, {report.cores} threads in hardware"
     if report.threads is not None:
-        yield "torch computes with", f"{report.threads} threads, {report.cpu_capability}"
+        yield (
+            "torch computes with",
+            f"{count_of(report.threads, 'thread')}, {report.cpu_capability}",
+        )
     for device in report.devices:
         yield device.device, f"{device.description}: matrix product {device.status}"
     if report.step_kept is not None:

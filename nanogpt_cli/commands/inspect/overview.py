@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nanogpt_cli.commands.tables import add_row, draw_globals, make_table, stack
+from nanogpt_cli.errors import count_of
 from nanogpt_cli.inspection.overview import ConfigValue, OverviewReport
 from nanogpt_cli.inspection.tokenizer import TokenizerReport
 from nanogpt_cli.inspection.training import LossReport, ScheduleReport, TrainingReport
@@ -107,7 +108,9 @@ def _model(report: OverviewReport) -> Table:
     add_row(table, "parameters", format_count(counts.nanogpt), "by nanoGPT's rule, without wpe")
     add_row(table, "", format_count(counts.total), "in all, a tied head once")
     for row in report.dtypes:
-        add_row(table, row.dtype, format_count(row.parameters), f"in {row.tensors:,} tensors")
+        add_row(
+            table, row.dtype, format_count(row.parameters), f"in {count_of(row.tensors, 'tensor')}"
+        )
     add_row(table, "head", report.tying.kind, _tying(report))
     if report.prefixes:
         removed = " ".join(report.prefixes)
@@ -130,7 +133,7 @@ def _tokenizer(found: TokenizerReport) -> str:
         return f"{found.status}: {found.message}"
     ids = "" if found.n_vocab is None else f"{format_count(found.n_vocab)} ids, fits"
     if found.padding_rows:
-        ids += f" with {found.padding_rows} rows of padding"
+        ids += f" with {count_of(found.padding_rows, 'row')} of padding"
     return ": ".join(part for part in (ids, found.path or "by the vocabulary's size") if part)
 
 

@@ -9,6 +9,7 @@ import typer
 
 from nanogpt_cli import candidates, output
 from nanogpt_cli.accounting import PEAKS, RULES, ModelReport, Workload, name_hardware
+from nanogpt_cli.errors import count_of
 from nanogpt_cli.options.model import OfflineOpt
 from nanogpt_cli.options.output import JsonOpt
 from nanogpt_cli.options.panels import MODEL, OUTPUT
@@ -227,7 +228,9 @@ def _tell(report: ParamsReport, work: Workload) -> None:
                 "--step-time, --sequences and --gpus again"
             )
         if report.rule is not None and model.padding_rows:
-            output.note(f"{model.name}: {model.padding_rows} rows of wte are padding")
+            verb = "is" if model.padding_rows == 1 else "are"
+            rows = count_of(model.padding_rows, "row")
+            output.note(f"{model.name}: {rows} of wte {verb} padding")
 
 
 def _without_effect(work: Workload) -> list[str]:

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from nanogpt_cli.accounting import Hardware, ModelReport, Sizes
 from nanogpt_cli.commands.tables import draw_table
+from nanogpt_cli.errors import count_of
 from nanogpt_cli.output import visible
 from nanogpt_cli.output.numbers import format_bytes, format_count
 
@@ -53,11 +54,11 @@ def _title(model: ModelReport) -> Text:
 
 def describe_sizes(sizes: Sizes) -> str:
     """Return a model's sizes in words."""
-    heads = "heads unknown" if sizes.n_head is None else f"{sizes.n_head:,} heads"
+    heads = "heads unknown" if sizes.n_head is None else count_of(sizes.n_head, "head")
     bias = "biases" if sizes.bias else "no biases"
     head = "tied head" if sizes.tied_head else "untied head"
     return (
-        f"{sizes.n_layer:,} layers, {heads}, {sizes.n_embd:,} wide, "
+        f"{count_of(sizes.n_layer, 'layer')}, {heads}, {sizes.n_embd:,} wide, "
         f"block {sizes.block_size:,}, vocab {sizes.vocab_size:,}, {bias}, {head}"
     )
 
@@ -74,7 +75,7 @@ def _counts(model: ModelReport) -> Table:
             "summed over a state dict",
             counts.state_dict,
             "state-dict",
-            f"{model.state_dict_tensors:,} tensors" + (", head twice" if tied else ""),
+            count_of(model.state_dict_tensors, "tensor") + (", head twice" if tied else ""),
         ),
     )
     for label, count, rule, remark in rows:
@@ -99,7 +100,7 @@ def _breakdown(model: ModelReport) -> Table:
         )
     table.add_section()
     share = _percent(parts.blocks / parts.total)
-    label = f"h: {model.config.n_layer:,} blocks"
+    label = f"h: {count_of(model.config.n_layer, 'block')}"
     table.add_row(label, f"{parts.block:,}", f"{parts.blocks:,}", share, "the h rows together")
     table.add_row("total", "", f"{parts.total:,}", _percent(1.0))
     return table
@@ -131,7 +132,7 @@ def _memory_rows(model: ModelReport) -> Iterable[tuple[str, tuple[int, int, int]
     if model.stored is None or not model.stored.masks_bytes:
         yield "causal masks if stored", (memory.masks_bytes, 0, 0)
     per_token, full, batch = cache.per_token_bytes, cache.full_context_bytes, cache.batch_bytes
-    context = f"{model.config.block_size:,} tokens"
+    context = count_of(model.config.block_size, "token")
     yield "KV cache, a token", (per_token["float32"], per_token["bfloat16"], 0)
     yield f"KV cache, {context}", (full["float32"], full["bfloat16"], 0)
     if cache.batch_size > 1:
@@ -141,7 +142,7 @@ def _memory_rows(model: ModelReport) -> Iterable[tuple[str, tuple[int, int, int]
 
 def _flops(model: ModelReport) -> Table:
     flops = model.flops
-    table = _table(f"FLOPs, {flops.sequence_tokens:,} tokens", "count", "share")
+    table = _table(f"FLOPs, {count_of(flops.sequence_tokens, 'token')}", "count", "share")
     layer = (
         ("q, k, v", flops.qkv_flops),
         ("attention scores", flops.scores_flops),
@@ -151,7 +152,7 @@ def _flops(model: ModelReport) -> Table:
         ("one block", flops.block_flops),
     )
     whole = (
-        (f"{model.config.n_layer:,} blocks", flops.blocks_flops),
+        (count_of(model.config.n_layer, "block"), flops.blocks_flops),
         ("head", flops.head_flops),
         ("forward", flops.forward_flops),
     )

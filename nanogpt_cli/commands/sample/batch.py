@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 from nanogpt_cli import output
 from nanogpt_cli.commands.sample.batch_plan import STDIO, BatchJob, require_other
 from nanogpt_cli.commands.sample.progress import show_progress
-from nanogpt_cli.errors import NanoGPTError, name_some
+from nanogpt_cli.errors import NanoGPTError, count_of, name_some
 
 if TYPE_CHECKING:
     import io
@@ -162,7 +162,8 @@ def _tell(
             "rows were missing in the middle of the output: they are at its end, out of order"
         )
     if written is not None and written.met < written.rows:
-        output.note(f"{written.rows - written.met:,} rows of the output have no prompt any more")
+        lost = written.rows - written.met
+        output.note(f"{count_of(lost, 'row')} of the output {_have(lost)} no prompt any more")
     output.remark(summarise(session, settings, tally, written))
     failed = tally.failed + (0 if written is None else written.failed)
     refuse_failed(tally, failed, tally.rows + (0 if written is None else written.rows))
@@ -172,14 +173,18 @@ def note_prompts(tally: Tally, block_size: int) -> None:
     """Say what was odd about the prompts."""
     if tally.cut_prompts:
         output.note(
-            f"{tally.cut_prompts:,} prompts have more than {block_size} tokens, "
-            f"and the model sees the last {block_size} of them"
+            f"{count_of(tally.cut_prompts, 'prompt')} {_have(tally.cut_prompts)} more than "
+            f"{count_of(block_size, 'token')}, and the model sees the last {block_size} of them"
         )
     if tally.spaced_prompts:
         output.note(
-            f"{tally.spaced_prompts:,} prompts end in a space, which these models seldom saw: "
-            "text goes better without it"
+            f"in {count_of(tally.spaced_prompts, 'prompt')} the end is a space, which these "
+            "models seldom saw: text goes better without it"
         )
+
+
+def _have(number: int) -> str:
+    return "has" if number == 1 else "have"
 
 
 def refuse_failed(tally: Tally, failed: int, rows: int) -> None:
@@ -198,14 +203,18 @@ def refuse_failed(tally: Tally, failed: int, rows: int) -> None:
     first = ""
     if tally.first_error is not None:
         first = f", the first is row {tally.first_error[0]}: {tally.first_error[1].message}"
-    raise NanoGPTError(f"{failed:,} of {rows:,} rows have an error and no text{first}", exit_code=3)
+    raise NanoGPTError(
+        f"{failed:,} of {count_of(rows, 'row')} {_have(failed)} an error and no text{first}",
+        hint="each of them says under 'error' what was wrong, and what to do",
+        exit_code=3,
+    )
 
 
 def summarise(
     session: Session, settings: SampleSettings, tally: Tally, written: Written | None
 ) -> str:
     """Return the closing line of a batch."""
-    facts = [f"{tally.rows:,} rows" if tally.rows != 1 else "1 row"]
+    facts = [count_of(tally.rows, "row")]
     if written is not None and written.rows:
         facts[0] += f" after {written.rows:,} that were there"
     facts += rates(tally)
@@ -215,7 +224,7 @@ def summarise(
 
 def rates(tally: Tally) -> list[str]:
     """Return the tokens made, and how fast they came."""
-    facts = [f"{tally.new_tokens:,} tokens"]
+    facts = [count_of(tally.new_tokens, "token")]
     if tally.seconds > 0:
         facts.append(f"{tally.rows / tally.seconds:,.1f} rows/s")
         facts.append(f"{tally.new_tokens / tally.seconds:,.1f} tokens/s")

@@ -22,6 +22,7 @@ from nanogpt_cli.commands.sample.ray_output import (
     require_parts,
 )
 from nanogpt_cli.commands.sample.ray_plan import RayJob, check_device
+from nanogpt_cli.errors import count_of
 
 if TYPE_CHECKING:
     from nanogpt_cli.checkpoints import Checkpoint
@@ -227,12 +228,12 @@ def _tell(batch: _Batch, tally: PartsTally, layout: Layout) -> None:
     """Say what is worth saying of a finished batch; raise where rows have failed."""
     note_keys(tally.passed_over)
     note_prompts(tally, batch.session.config.block_size)
-    facts = [f"{tally.rows:,} rows" if tally.rows != 1 else "1 row"]
+    facts = [count_of(tally.rows, "row")]
     if tally.kept:
         facts[0] += f" after {tally.kept:,} that were there"
-    facts += [f"{len(tally.entries):,} parts", *rates(tally)]
-    kind = f"{layout.gpus:g} GPUs" if layout.gpus else f"{layout.threads} CPUs"
-    facts += [f"{layout.workers} workers of {kind}", f"seed {batch.settings.seed}"]
+    facts += [count_of(len(tally.entries), "part"), *rates(tally)]
+    kind = f"{layout.gpus:g} GPU" if layout.gpus else count_of(layout.threads, "CPU")
+    facts += [f"{count_of(layout.workers, 'worker')} of {kind}", f"seed {batch.settings.seed}"]
     facts += ends(tally)
     output.remark(", ".join(facts))
     refuse_failed(tally, tally.failed, tally.rows + tally.kept)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from nanogpt_cli import output
+from nanogpt_cli.errors import count_of
 
 if TYPE_CHECKING:
     from nanogpt_cli.generation.batch.samples import Tally
@@ -54,7 +55,7 @@ def show_progress(
 
 def describe(tally: Tally, done: int, total: int | None) -> str:
     """Return how many rows are done, and how fast they come."""
-    text = f"{done:,} rows" if total is None else f"{done:,} of {total:,} rows"
+    text = count_of(done, "row") if total is None else f"{done:,} of {count_of(total, 'row')}"
     if tally.seconds > 0:
         text += f", {tally.rows / tally.seconds:,.1f} rows/s"
         text += f", {tally.new_tokens / tally.seconds:,.1f} tokens/s"

@@ -69,9 +69,15 @@ def plan_ray(
             hint="leave one of them out",
         )
     if resume and force:
-        raise UsageError("--resume keeps what is in the output, and --force replaces it")
+        raise UsageError(
+            "--resume keeps what is in the output, and --force replaces it",
+            hint="leave one of them out",
+        )
     if num_workers is not None and num_workers < 1:
-        raise UsageError(f"--num-workers {num_workers}: it must be at least 1")
+        raise UsageError(
+            f"--num-workers {num_workers}: it must be at least 1",
+            hint="leave it out for as many as suit the cluster",
+        )
     if gpus_per_worker is not None and not 0 <= gpus_per_worker <= 1:
         raise UsageError(
             f"--gpus-per-worker {gpus_per_worker:g}: it must be 0 to 1, since a worker computes "

@@ -270,10 +270,16 @@ def _checked(row: int, value: dict[str, Any]) -> PromptRow:
         hint = "with --tokenizer ids the text is numbers with spaces between: '5 7 2'"
         error = RowError(f"'prompt' is {_kind(prompt)}: it must be text", hint)
     if seed is not None and type(seed) is not int:
-        error = error or RowError(f"'seed' is {_kind(seed)}: it must be a whole number")
+        error = error or RowError(
+            f"'seed' is {_kind(seed)}: it must be a whole number",
+            "leave it out for the run's --seed",
+        )
         seed = None
     if name is not None and type(name) not in (str, int):
-        error = error or RowError(f"'id' is {_kind(name)}: it must be text or a whole number")
+        error = error or RowError(
+            f"'id' is {_kind(name)}: it must be text or a whole number",
+            "leave it out: each row has its number",
+        )
         name = None
     return PromptRow(
         row,

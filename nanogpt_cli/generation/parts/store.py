@@ -201,7 +201,9 @@ def _resolve(place: str) -> tuple[Any, str]:
     except pyarrow.ArrowInvalid:  # not one of pyarrow's own
         pass
     except (OSError, ValueError) as error:
-        raise NanoGPTError(f"cannot reach {place!r}: {_reason(error)}") from error
+        raise NanoGPTError(
+            f"cannot reach {place!r}: {_reason(error)}", hint="see that every machine can reach it"
+        ) from error
     import fsspec
 
     try:
@@ -211,7 +213,10 @@ def _resolve(place: str) -> tuple[Any, str]:
             f"cannot reach {place!r}: {error}", hint="install it on every machine"
         ) from error
     except (OSError, ValueError) as error:
-        raise UsageError(f"cannot reach {place!r}: {_reason(error)}") from error
+        raise UsageError(
+            f"cannot reach {place!r}: {_reason(error)}",
+            hint="give a path, or a URI such as s3://bucket/folder",
+        ) from error
     return PyFileSystem(FSSpecHandler(files)), path
 
 

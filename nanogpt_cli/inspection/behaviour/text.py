@@ -80,7 +80,10 @@ def read_token_file(path: Path, vocab_size: int) -> Sequence[int]:
         ) from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise NanoGPTError(f"cannot read the token file {shown}: {reason}") from error
+        raise NanoGPTError(
+            f"cannot read the token file {shown}: {reason}",
+            hint="FILE:x.bin reads uint16 token ids, as nanoGPT's prepare.py writes them",
+        ) from error
     if not data or len(data) % 2:
         raise NanoGPTError(
             f"the token file {shown} has {len(data):,} bytes: uint16 tokens take two each",

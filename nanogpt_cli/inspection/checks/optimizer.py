@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nanogpt_cli.checkpoints import Checkpoint, TensorInfo
+from nanogpt_cli.errors import count_of
 from nanogpt_cli.inspection.checks import FAULT, OK, WARN, Check
 from nanogpt_cli.inspection.checks.values import check_finite
 from nanogpt_cli.inspection.measures import measure, read
@@ -67,10 +68,10 @@ def _check_steps(checkpoint: Checkpoint, state: OptimizerState) -> Check:
         return Check("step", FAULT, detail, behind)
     taken, iter_num = counts[0], checkpoint.iter_num
     if iter_num is None or checkpoint.architecture.envelope.family != "nanogpt":
-        return Check("step", OK, f"{taken:,} steps")
+        return Check("step", OK, count_of(taken, "step"))
     if taken == iter_num:
-        return Check("step", OK, f"{taken:,} steps, as many as iter_num")
-    found = f"the optimizer took {taken:,} steps and iter_num is {iter_num:,}"
+        return Check("step", OK, f"{count_of(taken, 'step')}, as many as iter_num")
+    found = f"the optimizer took {count_of(taken, 'step')} and iter_num is {iter_num:,}"
     if taken < iter_num and checkpoint.train_config.get("dtype") == "float16":
         return Check("step", OK, f"{found}: training in float16 skips steps that overflow")
     return Check("step", FAULT, f"{found}: it is stale, not the state of these weights")

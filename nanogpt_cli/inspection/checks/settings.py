@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from nanogpt_cli.checkpoints import Checkpoint
+from nanogpt_cli.errors import count_of
 from nanogpt_cli.inspection.checks import FAULT, OK, WARN, Check
 from nanogpt_cli.inspection.stored import count_bytes, list_stored
 from nanogpt_cli.inspection.tokenizer import report_tokenizer
@@ -63,7 +64,7 @@ def _differing(config: Mapping[str, object], args: Mapping[str, object]) -> tupl
 
 def _check_heads(checkpoint: Checkpoint) -> Check:
     if checkpoint.architecture.n_head_known:
-        return Check("n_head", OK, f"{checkpoint.config.n_head} heads")
+        return Check("n_head", OK, count_of(checkpoint.config.n_head, "head"))
     return Check("n_head", WARN, "nothing says how many heads there are: give --n-head")
 
 
@@ -92,7 +93,7 @@ def _check_tokenizer(checkpoint: Checkpoint, tokenizer: str | None, meta: Path |
         )
         return Check("tokenizer", FAULT, found.message, uses)
     ids = "any ids" if found.n_vocab is None else f"{found.n_vocab:,} ids"
-    padding = f" and {found.padding_rows} rows of padding" if found.padding_rows else ""
+    padding = f" and {count_of(found.padding_rows, 'row')} of padding" if found.padding_rows else ""
     return Check("tokenizer", OK, f"{found.name}: {ids}{padding}, as the model has")
 
 

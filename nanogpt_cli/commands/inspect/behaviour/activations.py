@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nanogpt_cli.commands.tables import add_row, make_table, stack
+from nanogpt_cli.errors import count_of
 from nanogpt_cli.inspection.behaviour.activations import (
     FLAT,
     OUTLIER_TIMES_MEDIAN,
@@ -75,7 +76,8 @@ def _times(ratio: float | None) -> str:
 
 def _explain(report: ActivationsReport) -> str:
     return (
-        f"Means over {len(report.tokens):,} positions; attention and mlp are what the block adds. "
+        f"Means over {count_of(len(report.tokens), 'position')}; "
+        "attention and mlp are what the block adds. "
         f"Dead: GELU units whose input is below -{FLAT:g} at every position, so that they pass "
         f"nothing; saturated: above {FLAT:g} at every position, so that they pass it as it is. "
         f"Outliers: of {report.n_embd:,} dimensions of the residual stream, those whose root mean "

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from nanogpt_cli.commands.inspect.behaviour.heat import LEGEND, SquareMap
 from nanogpt_cli.commands.tables import add_row, make_table, stack
+from nanogpt_cli.errors import count_of
 from nanogpt_cli.inspection.behaviour.attention import AttentionReport, HeadMap, HeadReport
 from nanogpt_cli.output import visible
 
@@ -23,7 +24,9 @@ def render(report: AttentionReport) -> RenderableType:
 def _draw_map(report: AttentionReport, chosen: HeadMap) -> list[RenderableType]:
     which = f"head {chosen.head}" if chosen.head is not None else "mean over its heads"
     T = len(report.tokens)
-    title = f"block {chosen.layer} {which}, {T} x {T} tokens: row t is where token t looks"
+    title = (
+        f"block {chosen.layer} {which}, {T} x {count_of(T, 'token')}: row t is where token t looks"
+    )
     labels = [token.label for token in report.tokens]
     one = [each for each in report.heads if (each.layer, each.head) == (chosen.layer, chosen.head)]
     table = [_table(one)] if one else []
