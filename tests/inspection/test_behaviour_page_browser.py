@@ -102,6 +102,7 @@ def test_the_facts_stand_at_its_head(window: Window, files: Path) -> None:
     facts = window.locator("#facts li").all_text_contents()
     assert facts[0] == " \N{MULTIPLICATION SIGN} ".join(["3 layers", "4 heads", "24 wide"])
     assert "tokenizer tiktoken" in facts
+    assert window.locator("#left-out").is_hidden()
     assert window.locator("#prompt").text_content() == TEXT
     assert window.title().endswith(": nanogpt inspect")
 
@@ -408,6 +409,7 @@ def test_what_is_left_out_is_told(window: Window, tmp_path: Path) -> None:
     long = text_subject("to be or not " * 80, block_size=300)
     (tmp_path / "plain.html").write_bytes(page_of(long).data)
     panel = show(window, tmp_path, "attention")
+    assert window.locator("#left-out").is_visible()
     told = window.locator("#left-out").inner_text()
     assert f"the model sees the last 300 of the text's {len(long.ids)} tokens" in told
     assert "the page shows the last 256 of the 300 tokens that the model sees" in told
