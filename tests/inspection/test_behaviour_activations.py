@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -112,12 +113,13 @@ def test_the_embeddings_are_measured_apart() -> None:
     assert report.position_embedding.max == pytest.approx(wpe.max().item(), rel=1e-5)
 
 
-def test_activations_that_are_not_finite_name_the_tensor() -> None:
+@pytest.mark.parametrize("view", [activations, next_token])
+def test_activations_that_are_not_finite_name_the_tensor(view: ModuleType) -> None:
     model = build()
     with torch.no_grad():
         model.blocks[0].ln_1.weight[2] = float("inf")
     with pytest.raises(NanoGPTError, match=r"first bad tensor is the weight .*h\.0\.ln_1"):
-        activations.measure(subject(model))
+        view.measure(subject(model))
 
 
 def test_the_next_tokens_are_those_of_transformers(tmp_path: Path) -> None:
