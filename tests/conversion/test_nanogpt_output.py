@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 from conversion_files import build_gpt2, load_pt, same_tensors, save_gpt2, to
 from model_files import ALPHABET, build, envelope, save_meta, save_nanogpt
@@ -269,6 +270,9 @@ def test_a_matrix_that_is_stored_turned_is_written_as_it_reads(tmp_path: Path) -
     torch.save({**file, "model": turned}, tmp_path / "ckpt.pt")
     to(tmp_path / "ckpt.pt", tmp_path / "out.pt")
     assert same_tensors(load_pt(tmp_path / "out.pt")["model"], dict(model.state_dict()))
+    to(tmp_path / "ckpt.pt", tmp_path / "out.safetensors")
+    found = safetensors.torch.load_file(tmp_path / "out.safetensors")
+    assert same_tensors({**found, "lm_head.weight": model.lm_head.weight}, model.state_dict())
 
 
 def test_what_no_plain_type_stands_for_is_left_out_by_name(tmp_path: Path) -> None:
