@@ -130,15 +130,17 @@ def test_weights_in_torchs_format(tmp_path: Path) -> None:
 def test_other_weights_and_training_state_stay_behind(tmp_path: Path) -> None:
     folder, model = saved(tmp_path / "trainer")
     torch.save(model.state_dict(), folder / "pytorch_model.bin")
-    for name in ("optimizer.pt", "rng_state.pth", "tf_model.h5", ".hidden"):
+    for name in ("optimizer.pt", "rng_state.pth", "tf_model.h5", "OLD.GGUF", ".hidden"):
         (folder / name).write_bytes(b"x")
+    index = {"weight_map": {"wte.weight": "pytorch_model-00001-of-00002.bin"}}
+    (folder / "pytorch_model.bin.index.json").write_text(json.dumps(index))
     (folder / "runs").mkdir()
     report = run(folder, 8)
     names = {path.name for path in (tmp_path / "trainer-8").iterdir()}
     assert names == {"config.json", "generation_config.json", "model.safetensors"}
     assert report.notes == (
-        "not taken along, since they may be of the old size: 'optimizer.pt', "
-        "'pytorch_model.bin', 'rng_state.pth', 'runs', 'tf_model.h5'",
+        "not taken along, since they may be of the old size: 'OLD.GGUF', 'optimizer.pt', "
+        "'pytorch_model.bin', 'pytorch_model.bin.index.json', 'rng_state.pth' and 2 more",
     )
 
 

@@ -154,7 +154,7 @@ def open_checkpoint(
         before = {located.path: stamp(located.path)} if located.path.is_file() else {}
         contents = describe(located.path)
         stamps = {path: stamp(path) for path in contents.files} | before
-        if contents.hf_config is None and not located.path.is_dir():
+        if contents.hf_config is None:
             contents = _with_neighbouring_config(contents)
         architecture = read_architecture(contents, n_head=n_head)
         return Checkpoint(located, contents, architecture, stamps)

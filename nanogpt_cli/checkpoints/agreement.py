@@ -105,7 +105,7 @@ class _Half:
 
 
 def _empty_block(architecture: Architecture) -> Block:
-    config = replace(architecture.config, attention="sdpa", dropout=0.0)
+    config = replace(architecture.config, attention="sdpa")
     with torch.device("meta"):
         block = Block(config)
     return block.to_empty(device="cpu").eval()

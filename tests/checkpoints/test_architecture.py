@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from model_files import SIZES, build, envelope, save_nanogpt
+from safetensors.torch import save_file
 
 from nanogpt_cli.checkpoints import Checkpoint, load_model, open_checkpoint
 from nanogpt_cli.checkpoints.fitting import parameter_shapes
@@ -150,6 +151,9 @@ def test_masks_are_no_parameters_and_biases_are_no_masks(tmp_path: Path) -> None
     assert torch.equal(loaded, logits(model))
     assert len(checkpoint.architecture.masks) == 4
     assert "transformer.h.0.attn.c_attn.bias" in checkpoint.architecture.weights
+    content["model"]["transformer.h.1.attn.bias"] = torch.zeros(24)
+    message = refusal(save(tmp_path / "other.pt", content)).message
+    assert message.endswith("not this GPT: 1 unexpected weight: 'transformer.h.1.attn.bias'")
 
 
 def test_a_missing_head_is_the_embedding(tmp_path: Path) -> None:
@@ -295,6 +299,13 @@ def test_another_architecture_is_told_by_its_names(
     assert repr(next(iter(weights))) in error.message
 
 
+def test_a_model_without_a_position_table_is_told(tmp_path: Path) -> None:
+    state = dict(build().state_dict())
+    del state["transformer.wpe.weight"]
+    error = refusal(save(tmp_path / "ckpt.pt", envelope(build(), model=state)))
+    assert "missing weight 'transformer.wpe.weight': it gives the model's sizes" in error.message
+
+
 def test_integer_weights_are_refused(tmp_path: Path) -> None:
     model = build()
     weights = dict(model.state_dict())
@@ -318,11 +329,33 @@ def test_a_layer_whose_number_is_absurd_is_an_unexpected_weight(tmp_path: Path) 
     assert "not this GPT: 1 unexpected weight: 'transformer.h.999" in error.message
 
 
+def test_a_layer_without_a_number_is_no_layer(tmp_path: Path) -> None:
+    state = dict(build().state_dict()) | {"transformer.h.rotary.weight": torch.zeros(1)}
+    error = refusal(save(tmp_path / "bare.pt", state))
+    assert error.message.endswith(
+        "not this GPT: 1 unexpected weight: 'transformer.h.rotary.weight'"
+    )
+
+
 @pytest.mark.parametrize("loss", [10**400, -(10**400), float("inf"), float("nan")])
 def test_a_loss_that_is_no_loss_is_left_out(tmp_path: Path, loss: float) -> None:
     content = envelope(build(), best_val_loss=loss, iter_num=10**400)
     checkpoint = open_checkpoint(save(tmp_path / "ckpt.pt", content))
     assert (checkpoint.best_val_loss, checkpoint.iter_num) == (None, None)
+
+
+def test_facts_of_several_numbers_are_left_out(tmp_path: Path) -> None:
+    content = envelope(build(), best_val_loss=torch.ones(2), iter_num=torch.ones(2))
+    checkpoint = open_checkpoint(save(tmp_path / "ckpt.pt", content))
+    assert (checkpoint.best_val_loss, checkpoint.iter_num) == (None, None)
+
+
+@pytest.mark.parametrize("stated", ["three", "-3", "", "9" * 5000])
+def test_metadata_that_is_no_size_is_left_out(tmp_path: Path, stated: str) -> None:
+    path = tmp_path / "model.safetensors"
+    state = {name: tensor.clone() for name, tensor in build().state_dict().items()}
+    save_file(state, path, {"n_head": stated})
+    assert not open_checkpoint(str(path)).architecture.n_head_known
 
 
 def test_sizes_may_be_tensors_of_one_number(tmp_path: Path) -> None:

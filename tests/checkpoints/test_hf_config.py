@@ -225,6 +225,12 @@ def test_a_config_of_another_kind_is_none(tmp_path: Path, config: object) -> Non
     assert read_hf_config(written(tmp_path, config)) is None
 
 
+@pytest.mark.parametrize("positions", ["n_positions", "n_ctx"])
+def test_a_config_without_a_type_is_known_by_its_sizes(tmp_path: Path, positions: str) -> None:
+    config = {"n_layer": 1, "n_head": 1, "n_embd": 8, positions: 8}
+    assert read_hf_config(written(tmp_path, config)) == config
+
+
 def test_no_config_at_all(tmp_path: Path) -> None:
     assert read_hf_config(tmp_path) is None
     os.mkfifo(tmp_path / "config.json")  # opening it would block for ever

@@ -258,7 +258,13 @@ def test_a_tensor_that_the_index_does_not_know(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "framework"), [("tf_model__h5", "TensorFlow"), ("flax_model__msgpack", "Flax")]
+    ("name", "framework"),
+    [
+        ("tf_model__h5", "TensorFlow"),
+        ("model__ckpt__index", "TensorFlow"),
+        ("flax_model__msgpack", "Flax"),
+        ("model__onnx", "ONNX"),
+    ],
 )
 def test_other_frameworks_weights_are_named(tmp_path: Path, name: str, framework: str) -> None:
     folder_with(tmp_path, **{name: b"x"})

@@ -52,6 +52,11 @@ def tar(name: str) -> bytes:
 
 CASES: dict[str, tuple[bytes, str, str | None]] = {
     "empty": (b"", "empty, 0 bytes", "get the file again"),
+    "text that ends amid a letter": (
+        b"none of ours \xc3",
+        "neither a zip archive nor a pickle (14 bytes, beginning 6e 6f 6e 65 20 6f 66 20)",
+        "nanogpt convert gpt2",
+    ),
     "zeros": (bytes(9000), "nothing but zeros in its first 4,096 bytes", "get the file again"),
     "git lfs": (
         LFS,

@@ -101,6 +101,28 @@ def test_a_folder_appears_whole_and_replaces_a_whole_one(tmp_path: Path) -> None
     assert names(tmp_path) == ["model"]
 
 
+def test_contents_reach_the_disk_before_their_name_and_the_name_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, model = tmp_path / "x", tmp_path / "model"
+    flushed: list[tuple[int, bool]] = []
+    flush = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        flushed.append((os.fstat(descriptor).st_ino, target.exists() or model.exists()))
+        flush(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    write_file(target, BytesPlan(b"1"))
+    inodes = {path: path.stat().st_ino for path in (target, tmp_path)}
+    assert flushed == [(inodes[target], False), (inodes[tmp_path], True)]
+    target.unlink()
+    flushed.clear()
+    write_folder(model, {"a": BytesPlan(b"1")})
+    a, folder = (model / "a").stat().st_ino, model.stat().st_ino
+    assert flushed == [(a, False), (folder, False), (inodes[tmp_path], True)]
+
+
 def test_a_copy_is_the_same_bytes(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.write_bytes(os.urandom(3_000_001))
@@ -152,6 +174,25 @@ def test_a_folder_moved_aside_goes_once_it_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     clear_litter(tmp_path)
     assert names(tmp_path) == ["model"]
+
+
+def test_a_folder_comes_back_where_its_successor_cannot_take_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "model"
+    write_folder(target, {"a": BytesPlan(b"1")})
+    rename = os.rename
+
+    def failing(source: Path, to: Path) -> None:
+        if to == target and source.name.endswith(".tmp"):
+            raise OSError(5, "Input/output error")
+        rename(source, to)
+
+    monkeypatch.setattr(os, "rename", failing)
+    with pytest.raises(NanoGPTError, match="input/output error"):
+        write_folder(target, {"b": BytesPlan(b"2")})
+    assert names(tmp_path) == ["model"]
+    assert names(target) == ["a"]
 
 
 def test_a_long_name_is_no_trouble(tmp_path: Path) -> None:

@@ -12,9 +12,11 @@ from safetensors.torch import load_file, save_file
 from nanogpt_cli.checkpoints import describe
 from nanogpt_cli.checkpoints.contents import DTYPE_BYTES, TensorInfo
 from nanogpt_cli.checkpoints.plans import Stored
+from nanogpt_cli.checkpoints.safetensors_files import write
 from nanogpt_cli.checkpoints.safetensors_files.write import SafetensorsPlan
 from nanogpt_cli.checkpoints.writing.atomic import write_file
 from nanogpt_cli.checkpoints.writing.remaking import CastLoss, remake
+from nanogpt_cli.errors import CheckpointError
 
 TENSORS = {
     "odd": torch.arange(3, dtype=torch.uint8),
@@ -56,6 +58,13 @@ def test_no_tensors_and_no_metadata(tmp_path: Path) -> None:
     path = tmp_path / "x.safetensors"
     write_file(path, SafetensorsPlan({}, {}))
     assert load_file(path) == {}
+
+
+def test_a_header_that_no_reader_takes_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write, "HEADER_LIMIT", 64)
+    with pytest.raises(CheckpointError, match="a header of 80 bytes: the limit is 64"):
+        SafetensorsPlan({}, {"k": "v" * 50})
+    assert SafetensorsPlan({}, {"k": "v" * 39}).total_bytes == 72
 
 
 def test_remade_tensors_stream_in(tmp_path: Path, source: dict[str, Stored]) -> None:

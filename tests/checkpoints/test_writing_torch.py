@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import struct
 import zipfile
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -16,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nanogpt_cli.checkpoints import describe
-from nanogpt_cli.checkpoints.plans import Bytes, NewTensor
-from nanogpt_cli.checkpoints.torch_files.dump import Called, ordered
+from nanogpt_cli.checkpoints.plans import Bytes, NewTensor, Stored
+from nanogpt_cli.checkpoints.torch_files.dump import Called, Place, dump, ordered
 from nanogpt_cli.checkpoints.torch_files.write import plan_torch
 from nanogpt_cli.checkpoints.torch_files.zip_write import ALIGNMENT, ZipPlan, ZipRecord
 from nanogpt_cli.checkpoints.torch_files.zips import read_directory
@@ -78,6 +79,19 @@ plain = st.recursive(
 @given(plain)
 def test_plain_values_come_back(value: Any) -> None:
     assert loaded({"value": value}) == {"value": value}
+
+
+def test_half_a_pair_of_surrogates_comes_back() -> None:
+    assert loaded(["\ud800"]) == ["\ud800"]
+
+
+def test_equal_texts_are_written_alike_whether_or_not_one_object() -> None:
+    texts = [chr(955) * 2 for _ in range(2)]
+    assert dump(texts, no_place) == dump(texts[:1] * 2, no_place)
+
+
+def no_place(tensor: Stored) -> Place:
+    raise AssertionError(tensor)
 
 
 def test_long_lists_and_dicts_come_back() -> None:
@@ -165,6 +179,10 @@ def test_records_are_aligned_stored_and_readable_by_every_reader(tmp_path: Path)
         assert archive.read("archive/version") == b"3\n"
         assert archive.read("archive/byteorder") == b"little"
         assert archive.read("archive/.data/serialization_id").isdigit()
+        data = path.read_bytes()
+        for info in archive.infolist():  # as readers of streams see it
+            local = struct.unpack_from("<3I", data, info.header_offset + 14)
+            assert local == (info.CRC, info.file_size, info.file_size)
     assert {member.start % ALIGNMENT for member in read_directory(path).values()} == {0}
     assert describe(path).container == "torch zip, version 3"
     mapped = torch.load(path, mmap=True, weights_only=True)
@@ -183,7 +201,8 @@ def test_what_a_tensor_is_copied_from_may_change_no_more(tmp_path: Path) -> None
 
 def test_tensors_that_overlap_in_part_share_one_storage(tmp_path: Path) -> None:
     base = torch.arange(10.0)
-    views = {"a": base[:4], "b": base[3:6], "c": base[5:8], "d": base[9:], "t": base[:4].view(2, 2)}
+    views = {"a": base[:4], "b": base[3:6], "c": base[5:8], "t": base[:4].view(2, 2)}
+    views |= {"d": base[9:], "e": base[8:9]}  # these touch, and share no byte
     path = tmp_path / "x.pt"
     torch.save(views, path)
     back = loaded(describe(path).root)
@@ -192,7 +211,7 @@ def test_tensors_that_overlap_in_part_share_one_storage(tmp_path: Path) -> None:
     start = back["a"].data_ptr()
     assert [back[name].data_ptr() - start for name in "abct"] == [0, 12, 20, 0]
     assert back["a"].untyped_storage().nbytes() == 32
-    assert back["d"].untyped_storage().nbytes() == 4
+    assert back["d"].untyped_storage().nbytes() == back["e"].untyped_storage().nbytes() == 4
 
 
 def test_expanded_and_transposed_tensors_keep_their_strides(tmp_path: Path) -> None:
@@ -223,13 +242,14 @@ def repeated(byte: bytes, count: int) -> Iterator[bytes]:
         yield byte * 100
 
 
-def test_wide_fields_where_sizes_or_offsets_need_them(tmp_path: Path) -> None:
+@pytest.mark.parametrize("wide_from", [1000, 5000])  # a size that is the limit is wide
+def test_wide_fields_where_sizes_or_offsets_need_them(tmp_path: Path, wide_from: int) -> None:
     records = [
         ZipRecord("archive/small", 3, lambda: [b"abc"]),
         ZipRecord("archive/large", 5000, lambda: repeated(b"x", 50)),
         ZipRecord("archive/late", 2, lambda: [b"yz"]),
     ]
-    plan, sink = ZipPlan(records, wide_from=1000), Memory()
+    plan, sink = ZipPlan(records, wide_from=wide_from), Memory()
     plan.write_to(sink)
     assert len(sink.data) == plan.total_bytes
     path = tmp_path / "x.zip"
