@@ -131,7 +131,8 @@ def test_the_digest_changes_with_whatever_changes_a_text(
     assert digest(words) == digest(words, "-n", 2) == digest(words, "-s", 5) == digest(moved)
     changes: list[list[Any]] = [["--no-special"], ["--dtype", "bfloat16"], ["--top-p", 0.5]]
     changes += [["--stop", "x"], ["--ignore-eos"], ["-m", 2], ["--rng", "nanogpt"]]
-    assert len({digest(words), *(digest(words, *change) for change in changes)}) == 8
+    changes += [["--window-stride", 2]]
+    assert len({digest(words), *(digest(words, *change) for change in changes)}) == 9
 
 
 def test_the_digest_changes_with_the_weights(nanogpt: Run, tmp_path: Path) -> None:
@@ -351,7 +352,9 @@ def test_stderr_names_the_file_and_its_training_and_stdout_does_not(
     assert (quiet.out, quiet.err) == (result.out, "")
 
 
-@pytest.mark.parametrize(("loss", "flagged"), [(math.log(65), True), (4.0, True), (3.9, False)])
+@pytest.mark.parametrize(
+    ("loss", "flagged"), [(math.log(65), True), (4.0, True), (3.9, False), (40.0, False)]
+)
 def test_an_untrained_model_is_said_to_be(
     nanogpt: Run, tmp_path: Path, loss: float, flagged: bool
 ) -> None:

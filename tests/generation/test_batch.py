@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from nanogpt_cli.errors import NanoGPTError
 from nanogpt_cli.generation.batch import samples as batch
 from nanogpt_cli.generation.batch.prompts import PromptRow, RowError
 from nanogpt_cli.generation.batch.samples import SampleRow, Tally, sample_rows
-from nanogpt_cli.generation.engine import NewToken
+from nanogpt_cli.generation.engine import NewToken, Request
 from nanogpt_cli.generation.prompt import PromptText
 from nanogpt_cli.generation.session import Session
 from nanogpt_cli.generation.settings import SampleSettings
@@ -204,6 +204,43 @@ def test_reading_ahead_has_an_end(wild: Session, monkeypatch: pytest.MonkeyPatch
         numbers.append((row.row, row.index))
         assert pulled * 5 / 3 <= count + 7 + 5
     assert numbers == [(row, i) for row in range(60) for i in range(2 if row % 3 else 1)]
+
+
+def test_a_sample_that_comes_last_of_all_holds_up_no_more_than_may_be_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch, "LOOK_AHEAD", 7)
+
+    class LastFirst(Session):
+        def generate(
+            self, requests: Iterable[Request], settings: SampleSettings, **options: Any
+        ) -> Iterator[NewToken]:
+            oldest, *others = requests
+            for request in (*others, oldest):
+                yield from super().generate([request], settings, **options)
+
+    session = open_session(tmp_path, LastFirst)
+    rows = iter(rows_of(*"ABCDEFGHIJKLMNOPQRSTUVWXYZ"))
+    made = sample_rows(session, rows, settings_of(max_new_tokens=1))
+    assert next(made).row == 0
+    assert next(rows).row == 7
+    assert [row.row for row in made] == [*range(1, 7), *range(8, 26)]
+
+
+def test_the_end_of_a_text_is_no_token_and_a_full_context_no_cut_prompt(tmp_path: Path) -> None:
+    class Ending(Session):
+        def generate(
+            self, requests: Iterable[Request], *_rest: Any, **_options: Any
+        ) -> Iterator[NewToken]:
+            for request in requests:
+                yield NewToken(request.number, 3, None)
+                yield NewToken(request.number, None, "eos")
+
+    session, tally = open_session(tmp_path, Ending), Tally()
+    full = "A" * session.config.block_size
+    rows = list(sample_rows(session, rows_of(full, full + "A"), settings_of(), tally=tally))
+    assert [row.new_tokens for row in rows] == [1, 1]
+    assert (tally.new_tokens, tally.cut_prompts) == (2, 1)
 
 
 def test_a_stop_lets_the_engine_go_on_to_the_next(wild: Session) -> None:

@@ -92,6 +92,15 @@ def test_bfloat16_on_a_card_without_it_names_one_that_works(
     assert caught.value.hint == "use --dtype float16"
 
 
+def test_bfloat16_on_a_device_that_only_has_float16_is_refused() -> None:
+    with pytest.raises(UsageError, match="--dtype bfloat16: mps does not support it"):
+        choose_dtype("bfloat16", torch.device("mps"))
+
+
+def test_a_number_means_something_to_cuda_alone() -> None:
+    assert choose_device("cpu:0") == CPU
+
+
 def test_a_card_that_is_not_there_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     card(monkeypatch, (8, 0))
     assert choose_device("cuda:1") == torch.device("cuda:1")
@@ -105,8 +114,9 @@ def test_a_card_that_is_not_there_is_counted(monkeypatch: pytest.MonkeyPatch) ->
 def test_threads_are_used() -> None:
     before = torch.get_num_threads()
     try:
-        use_threads(1)
-        assert torch.get_num_threads() == 1
+        for threads in (before + 1, None):
+            use_threads(threads)
+            assert torch.get_num_threads() == before + 1
     finally:
         torch.set_num_threads(before)
 

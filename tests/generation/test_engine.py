@@ -259,6 +259,27 @@ def test_a_text_that_was_put_off_gets_room_for_what_is_left_of_it() -> None:
     assert set(asked) == {7}
 
 
+@pytest.mark.parametrize(
+    "error", [MemoryError(), RuntimeError("DefaultCPUAllocator: not enough memory: you tried")]
+)
+def test_a_text_that_was_put_off_begins_nobody_elses(error: Exception) -> None:
+    """It has more than its prompt, which others of the prompt have not."""
+
+    class Once(EagerStep):
+        calls = 0
+
+        def decode(self, ids: torch.Tensor, *rest: Any) -> torch.Tensor:
+            self.calls += 1
+            if self.calls == 3:
+                raise error
+            return super().decode(ids, *rest)
+
+    model, sampler = build(), Sampler(build_filters({"temperature": 1.4}))
+    engine = Engine(model, Once(store_weights(model, "float32")))
+    found = complete(engine, [[2, 3]] * 5, sampler, max_new_tokens=6, batch_size=2)
+    assert found == complete(Engine(model), [[2, 3]] * 5, sampler, max_new_tokens=6)
+
+
 def test_other_faults_of_a_step_are_not_taken_for_want_of_memory() -> None:
     class Broken(EagerStep):
         def decode(self, *_args: Any) -> torch.Tensor:

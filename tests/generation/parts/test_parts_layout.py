@@ -30,6 +30,7 @@ ASKED: dict[str, Any] = {
         ([(16, 0)], {"num_workers": 3, "threads": 2}, Layout(3, 2, 0)),
         ([(16, 8)], {}, Layout(8, 1, 1)),
         ([(16, 8), (16, 8)], {"gpus_per_worker": 0.5}, Layout(32, 1, 0.5)),
+        ([(16, 1)], {"gpus_per_worker": 0.1}, Layout(10, 1, 0.1)),
         ([(16, 8)], {"num_workers": 3, "device": "cuda"}, Layout(3, 1, 1)),
         ([(16, 8)], {"device": "cpu"}, Layout(1, 16, 0)),
         ([(16, 8)], {"gpus_per_worker": 0}, Layout(1, 16, 0)),

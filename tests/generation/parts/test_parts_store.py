@@ -31,6 +31,9 @@ def test_a_folder_is_made_filled_listed_and_emptied(place: str) -> None:
     store.write("b", b"old")
     store.write("b", b"new and longer")
     store.write("a", b"")
+    inner = Store(f"{place}/folder")
+    inner.make()
+    inner.write("c", b"")
     assert store.list() == ["a", "b"]
     assert (store.read("a"), store.read("b")) == (b"", b"new and longer")
     store.remove("a")
@@ -68,6 +71,16 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(NanoGPTError, match="is a directory"):
         Store(str(tmp_path)).write("name", b"data")
     assert [entry.name for entry in tmp_path.iterdir()] == ["name"]
+
+
+@pytest.mark.parametrize("scheme", ["", "file://", "local://"])
+def test_a_file_is_replaced_whole_and_never_written_over(scheme: str, tmp_path: Path) -> None:
+    store = Store(f"{scheme}{tmp_path}")
+    store.write("part", b"old")
+    (tmp_path / "before").hardlink_to(tmp_path / "part")
+    store.write("part", b"new and longer")
+    assert (tmp_path / "before").read_bytes() == b"old"
+    assert store.list() == ["before", "part"]
 
 
 def test_a_uri_of_no_kind() -> None:

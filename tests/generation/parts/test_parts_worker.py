@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from conftest import CACHE
 from model_files import build, save_meta, save_nanogpt
 from ray_extra import needs_ray
@@ -152,21 +153,69 @@ def without_a_row(data: bytes) -> bytes:
 
 @pytest.mark.parametrize(
     ("damage", "kept"),
-    [(lambda data: data, 7), (cut, 4), (without_a_row, 0), (lambda _data: b"", 0)],
-    ids=["whole", "cut", "hole", "empty"],
+    [
+        (lambda data: data, 7),
+        (lambda data: data + b'{"schema"', 7),
+        (cut, 4),
+        (without_a_row, 0),
+        (lambda _data: b"", 0),
+    ],
+    ids=["whole", "torn", "cut", "hole", "empty"],
 )
 def test_a_part_that_is_there_is_kept_or_made_whole(
     folder: Folder, damage: Callable[[bytes], bytes], kept: int
 ) -> None:
     before = folder.make()
     part = folder.output / folder.parts[0].name
-    part.write_bytes(damage(part.read_bytes()))
+    whole, found = part.read_bytes(), damage(part.read_bytes())
+    part.write_bytes(found)
     time = part.stat().st_mtime_ns
     first, last = folder.make(resume=True)
     assert folder.written == folder.expected
     assert (first.entry, last.entry) == (before[0].entry, before[1].entry)
     assert (first.kept, first.made, last.kept, last.made) == (kept, 7 - kept, 4, 0)
-    assert (part.stat().st_mtime_ns == time) == (kept == 7)
+    assert (part.stat().st_mtime_ns == time) == (found == whole)
+    assert (first.step, last.step) == (None if kept == 7 else "eager", None)
+
+
+def test_more_alternatives_than_there_are_ids_are_kept_too(folder: Folder) -> None:
+    settings = dataclasses.replace(SETTINGS, logprobs=1000)
+    folder.make(settings=settings)
+    first, last = folder.make(resume=True, settings=settings)
+    assert (first.kept, first.made, last.kept, last.made) == (7, 0, 4, 0)
+
+
+def test_a_byte_order_mark_within_the_file_is_of_its_row(folder: Folder) -> None:
+    lines = folder.prompts.read_bytes().splitlines(keepends=True)
+    lines[4] = b"\xef\xbb\xbf" + lines[4]
+    folder.prompts.write_bytes(b"".join(lines))
+    folder.make()
+    assert folder.written == folder.expected
+    assert b'"error": {' in folder.written.splitlines()[7]
+
+
+def test_a_worker_goes_to_the_folder_and_takes_its_threads(
+    folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads, other = torch.get_num_threads(), tmp_path / "other"
+    other.mkdir()
+    monkeypatch.chdir(other)
+    try:
+        folder.make(checkpoint="ckpt.pt", folder=tmp_path, threads=threads + 1)
+        assert torch.get_num_threads() == threads + 1
+    finally:
+        torch.set_num_threads(threads)
+    assert folder.written == folder.expected
+
+
+def test_what_a_worker_notes_is_told_once(
+    folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    first, last = folder.make(compile=True, cache=tmp_path / "cache")
+    assert first.notes == []
+    (note,) = last.notes
+    assert note.startswith("the step could not be compiled, so it runs uncompiled: ")
 
 
 def test_prompts_that_were_added_are_made(folder: Folder) -> None:
@@ -218,6 +267,10 @@ def test_another_checkpoint_is_told(folder: Folder) -> None:
 def test_prompts_that_change_meanwhile_are_told(folder: Folder) -> None:
     parts, job = folder.parts, folder.job()
     folder.write(PROMPTS[:2])
+    report = PartWorker(job, to_json).report(parts[0], there=False)
+    assert report.error is not None
+    assert "changed while its rows were made" in report.error[0]
+    folder.write([*PROMPTS[:3], {"prompt": "SHORTER"}])
     report = PartWorker(job, to_json).report(parts[0], there=False)
     assert report.error is not None
     assert "changed while its rows were made" in report.error[0]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 import torch
 from step_models import build, complete, make_step
 
+from nanogpt_cli.errors import NanoGPTError
 from nanogpt_cli.generation.engine import Engine
 from nanogpt_cli.generation.steps.graphed import SPAN, GraphedStep
 from nanogpt_cli.generation.steps.weights import store_weights
+from nanogpt_cli.sampling import build_filters
 from nanogpt_cli.sampling.sampler import Sampler
 
 GREEDY = Sampler(greedy=True)
@@ -61,3 +66,25 @@ def test_a_slot_that_nobody_holds_is_given_again() -> None:
         numbers.append(slot.number)
         del slot
     assert numbers == [1 - held.number] * 9
+
+
+def test_a_step_that_was_begun_ahead_is_each_texts_own() -> None:
+    """Whichever texts of the batch have ended meanwhile."""
+    model, sampler = build(), Sampler(build_filters({"temperature": 9.0}))
+    prompts = [[token] for token in range(12)]
+    options: dict[str, Any] = {"max_new_tokens": 20, "end_of_text": 3, "batch_size": 5}
+    ahead, plain = (
+        complete(Engine(model, make_step(kind, model)), prompts, sampler, **options)
+        for kind in ("graphed", "eager")
+    )
+    assert ahead == plain
+    assert len(set(map(len, plain))) > 2
+
+
+def test_logits_that_are_not_finite_are_told_though_the_next_step_has_begun() -> None:
+    model = build()
+    with torch.no_grad():
+        model.transformer.wte.weight[5] = torch.nan
+    engine = Engine(model, make_step("graphed", model))
+    with pytest.raises(NanoGPTError, match="not finite at step 0: the first bad tensor is the we"):
+        complete(engine, [[1], [5]], GREEDY, max_new_tokens=4)
