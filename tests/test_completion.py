@@ -184,7 +184,11 @@ def test_asking_imports_nothing_heavy(folder: Path) -> None:
 def test_the_script_is_what_the_shell_can_read(nanogpt: Run, shell: str) -> None:
     got = nanogpt("--show-completion", shell)
     assert (got.code, got.err) == (0, "")
-    assert f"nanogpt --show-completion {shell} >" in got.out.partition("\n\n")[0]
+    head = got.out.splitlines()[:3]
+    if shell == "zsh":
+        assert head.pop(0) == "#compdef nanogpt"
+    assert head[0] == f"# Completion of nanogpt for {shell}; to have it in every shell:"
+    assert head[1].startswith(f"#   nanogpt --show-completion {shell} >")
     if shutil.which(shell) is None:
         pytest.skip(f"no {shell} here")
     subprocess.run([shell, "-n"], input=got.out.encode(), check=True, timeout=60)

@@ -228,6 +228,16 @@ def test_control_characters_are_shown_on_a_terminal_and_raw_in_a_pipe(
     assert capsys.readouterr().out == shown
 
 
+def test_a_table_in_a_pipe_has_no_blanks_at_its_lines_ends(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    table = Table.grid(padding=(0, 2))
+    table.add_row("a", "wide")
+    table.add_row("long", "b")
+    output.emit(FieldReport(1), False, lambda _report: table)
+    assert capsys.readouterr().out == "a     wide\nlong  b\n"
+
+
 def test_visible_keeps_what_it_is_told_to() -> None:
     assert output.visible("a\n\tb\r", keep="\n\t") == "a\n\tb\\r"
 

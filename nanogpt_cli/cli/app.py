@@ -96,8 +96,8 @@ def _root(
             callback=_show_completion,
             rich_help_panel=GENERAL,
             show_default=False,
-            help="Print a script that lets the shell complete commands, options and values; its "
-            "first line says where to put it.",
+            help="Print a script that lets the shell complete commands, options and values; it "
+            "says at its top where to put it.",
         ),
     ] = None,
 ) -> None:

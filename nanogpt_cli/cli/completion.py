@@ -22,7 +22,8 @@ Shell = Literal["bash", "zsh", "fish"]
 
 SCRIPTS: dict[Shell, str] = {
     "bash": r"""
-# Completion of nanogpt for bash: nanogpt --show-completion bash >> ~/.bashrc
+# Completion of nanogpt for bash; to have it in every shell:
+#   nanogpt --show-completion bash >> ~/.bashrc
 _nanogpt_completion() {
     local line value
     COMPREPLY=()
@@ -35,7 +36,8 @@ complete -o filenames -F _nanogpt_completion nanogpt
 """,
     "zsh": r"""
 #compdef nanogpt
-# Completion of nanogpt for zsh: nanogpt --show-completion zsh >> ~/.zshrc
+# Completion of nanogpt for zsh; to have it in every shell:
+#   nanogpt --show-completion zsh >> ~/.zshrc
 _nanogpt() {
     local line value tilde
     local -a others folders
@@ -61,7 +63,8 @@ else
 fi
 """,
     "fish": r"""
-# For fish: nanogpt --show-completion fish > ~/.config/fish/completions/nanogpt.fish
+# Completion of nanogpt for fish; to have it in every shell:
+#   nanogpt --show-completion fish > ~/.config/fish/completions/nanogpt.fish
 function __nanogpt_completion
     set -lx _NANOGPT_COMPLETE 1
     set -l words (commandline -opc)

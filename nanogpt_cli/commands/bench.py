@@ -53,7 +53,7 @@ PromptTokensOpt = Annotated[
     typer.Option(
         "--prompt-tokens",
         rich_help_panel=MODEL,
-        show_default="128, or a half of the model's positions",
+        show_default="128, or half of the model's positions where that is less",
         help="Length of each prompt, in tokens; they are random.",
     ),
 ]
@@ -62,7 +62,7 @@ NewTokensOpt = Annotated[
     typer.Option(
         "--new-tokens",
         rich_help_panel=MODEL,
-        show_default="64, or a half of the model's positions",
+        show_default="64, or half of the model's positions where that is less",
         help="Tokens decoded after each prompt.",
     ),
 ]

@@ -95,7 +95,7 @@ def plan_tokenizer(
     dataset = checkpoint.train_config.get("dataset")
     if _is_found_there(found, output.parent, checkpoint.config.vocab_size, dataset):
         return known
-    files = _own_files(found)
+    files = _needed_files(found)
     there = {name: output.parent / name for name in files}
     lacking = {
         name: content
@@ -166,6 +166,14 @@ def _own_files(found: Found) -> dict[str, bytes]:
         paths = [found.path.parent / name for name in TOKENIZER_FILES]
         return {path.name: read_bytes(path) for path in paths if path.is_file()}
     return {found.path.name: read_bytes(found.path)}
+
+
+def _needed_files(found: Found) -> dict[str, bytes]:
+    """Return the files that a tokenizer is read from: tokenizer.json holds vocab and merges."""
+    files = _own_files(found)
+    if "tokenizer.json" in files:
+        return {name: files[name] for name in files if name not in ("vocab.json", "merges.txt")}
+    return files
 
 
 def _is_found_there(found: Found, folder: Path, vocab_size: int, dataset: object) -> bool:

@@ -97,7 +97,8 @@ def emit(report: R, as_json: bool, render: Callable[[R], RenderableType | str]) 
     console = _console_for(drawn)
     with _writing(), console.capture() as capture:
         console.print(drawn)
-    _write(capture.get())
+    text = capture.get()
+    _write(text if sys.stdout.isatty() else re.sub(" +$", "", text, flags=re.MULTILINE))
 
 
 def to_json(report: Report) -> str:

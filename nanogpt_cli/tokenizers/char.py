@@ -33,6 +33,9 @@ _BLANK_OR_WORD = re.compile(r"\s+|\S+")
 
 _WORD_OR_SIGN = re.compile(r"\w+|[^\w\s]")
 
+MOST_SHOWN = 40
+"""Characters of a table that a hint can list: digits with signs, or an alphabet."""
+
 
 class CharTokenizer:
     """A table of tokens.
@@ -104,9 +107,15 @@ class CharTokenizer:
             raise UsageError(
                 f"{count_of(len(unknown), 'character')} of the prompt not among the "
                 f"{len(self._ids)} tokens of {self.source}: {name_characters(unknown)}",
-                hint="the model never saw them: leave them out of the prompt",
+                hint=f"the model never saw them: leave them out of the prompt{self._alphabet()}",
             )
         return ids
+
+    def _alphabet(self) -> str:
+        """Return, to end a hint with, the characters of a small table."""
+        if len(self._ids) > MOST_SHOWN or self._lengths != [1]:
+            return ""
+        return f"; it knows {''.join(self._ids)!r}"
 
     def _match(self, text: str, place: int, excluded: str) -> str:
         for length in self._lengths:

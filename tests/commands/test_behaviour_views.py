@@ -76,6 +76,22 @@ def test_a_table_is_drawn_and_stderr_names_the_file(nanogpt: Run, folder: Path, 
     )
 
 
+def test_weights_that_are_rounded_are_told(nanogpt: Run, folder: Path) -> None:
+    told = "note: the weights are rounded to bfloat16, the arithmetic is float32\n"
+    assert told in look(nanogpt, folder, "-p", TEXT, "--dtype", "bfloat16").err
+    assert "are rounded" not in look(nanogpt, folder, "-p", TEXT).err
+
+
+def test_a_terminal_shows_the_checkpoint_once(
+    nanogpt: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    outcome = look(nanogpt, folder, "-p", TEXT)
+    assert outcome.err == ""
+    assert "best_val_loss 2.5000" in outcome.out
+    assert "inspecting" in look(nanogpt, folder, "-p", TEXT, "--json").err
+
+
 def test_next_is_the_view_when_none_is_named(nanogpt: Run, folder: Path) -> None:
     bare = only(look(nanogpt, folder, "-p", TEXT, "--json"))
     assert bare == only(look(nanogpt, folder, "-p", TEXT, "--json", "--view", "next"))

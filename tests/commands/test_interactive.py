@@ -114,6 +114,7 @@ def test_a_prompt_may_begin_with_a_slash(talk: Talk, alone: Callable[..., str]) 
         ("/set stop \\n", ["--stop", "\n"]),
         ("/set ignore_eos on", ["--ignore-eos"]),
         ("/set special off", ["--no-special"]),
+        ("/set window-stride 4", ["--window-stride", 4]),
     ],
 )
 def test_a_setting_is_that_of_the_flag(
@@ -136,6 +137,7 @@ def test_settings_are_listed_as_they_are_set(talk: Talk) -> None:
         "stop 'a b\\n'",
         "ignore_eos off",
         "special on",
+        "window_stride 1",
         *(f"{option} {7 if option == 'top_k' else value}" for option, value in DEFAULTS.items()),
         "seed 1337",
     ]
@@ -252,6 +254,7 @@ def test_the_texts_are_saved_under_their_settings(
     assert f"saved 3 to {str(path)!r}" in result.err
     first, second, third = path.read_text(encoding="utf-8").split("# num_samples ")[1:]
     settings = "max_new_tokens 12, seed 1337, stop none, ignore_eos off, special on, "
+    settings += "window_stride 1, "
     settings += ", ".join(f"{option} {value}" for option, value in DEFAULTS.items()) + "\n"
     assert first == f"1, {settings}{alone('AB')}\n"
     both = alone("HELLO", "-n", 2)

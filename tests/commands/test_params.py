@@ -47,6 +47,15 @@ def model(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, Any]:
     return only
 
 
+def test_one_of_a_thing_is_told_as_one(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ("--n-layer=1", "--n-head=1", "--n-embd=8", "--block-size=1", "--vocab-size=9")
+    _, shown, _ = run(capsys, *flags)
+    assert "1 layer, 1 head, 8 wide" in shown
+    assert "KV cache, 1 token " in shown
+    for plural in ("1 layers", "1 heads", "1 tokens", "1 blocks"):
+        assert f" {plural}" not in shown
+
+
 def lines_of(out: str) -> list[list[str]]:
     """Return the cells of each line; cells are two blanks or more apart."""
     return [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in out.split("\n")]

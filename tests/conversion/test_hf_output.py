@@ -308,6 +308,24 @@ def test_tables_of_gpt2s_size_with_other_ids_go_along(tmp_path: Path) -> None:
     assert json.loads((there / "vocab.json").read_text()) == vocab
 
 
+def test_what_a_tokenizer_json_holds_already_stays_behind(tmp_path: Path) -> None:
+    source = save_nanogpt(tmp_path / "in" / "ckpt.pt", build())
+    vocab = {letter: number for number, letter in enumerate(ALPHABET)}
+    files: dict[str, object] = {
+        "tokenizer.json": {"model": {"type": "BPE", "vocab": vocab, "merges": []}},
+        "tokenizer_config.json": {"eos_token": "A"},
+        "vocab.json": vocab,
+        "merges.txt": [],
+    }
+    for name, content in files.items():
+        (tmp_path / "in" / name).write_text(json.dumps(content))
+    there = tmp_path / "there"
+    there.mkdir()
+    to(source, there / "x.safetensors")
+    names = sorted(path.name for path in there.iterdir())
+    assert names == ["tokenizer.json", "tokenizer_config.json", "x.safetensors"]
+
+
 def test_a_flag_that_changes_half_precision_is_refused_only_there(tmp_path: Path) -> None:
     source = save_gpt2(tmp_path / "hf", build_gpt2(reorder_and_upcast_attn=True), torch.float16)
     with pytest.raises(CheckpointError, match="has reorder_and_upcast_attn True") as caught:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import json
 from typing import Any
@@ -54,6 +55,8 @@ def message(line: str) -> str:
         ("one\n\ufefftwo\n", ["one", "\ufefftwo"]),
         ("\ufeff one\ntwo".encode("utf-16-le"), [" one", "two"]),
         ("one\r\né漢\r\n".encode("utf-16"), ["one", "é漢"]),
+        ("one\r\né漢\r\n".encode("utf-32"), ["one", "é漢"]),
+        (codecs.BOM_UTF32_BE + "one\ntwo".encode("utf-32-be"), ["one", "two"]),
         ("123\nTrue\nnull\n", ["123", "True", "null"]),
         ('"quoted"\n', ['"quoted"']),
         ("[ROMEO]\n{stage direction\n", ["[ROMEO]", "{stage direction"]),

@@ -161,3 +161,16 @@ def test_start(tokens: Iterable[str], start: int) -> None:
 
 def test_start_of_a_table_without_id_0() -> None:
     assert start_id(CharTokenizer({3: "a", 4: "b"}, "meta.pkl")) == 3
+
+
+def test_a_small_table_is_shown_to_whoever_misses_a_character() -> None:
+    digits = CharTokenizer(dict(enumerate("\n 0123456789+=")), "digits")
+    with pytest.raises(UsageError) as caught:
+        digits.encode("1-1")
+    assert caught.value.hint == (
+        "the model never saw them: leave them out of the prompt; it knows '\\n 0123456789+='"
+    )
+    large = CharTokenizer(dict(enumerate(map(chr, range(97, 138)))), "large")
+    with pytest.raises(UsageError) as caught:
+        large.encode("A")
+    assert caught.value.hint == "the model never saw them: leave them out of the prompt"

@@ -95,10 +95,11 @@ def _training(report: ConversionReport) -> str:
 def _tokenizer(report: ConversionReport) -> str:
     weights = ("model.safetensors", "config.json", "generation_config.json")
     beside = [file.name for file in report.files if file.name not in weights]
+    where = ""
     if report.to != "hf":
-        beside = beside[1:]
+        beside, where = beside[1:], ", beside the output, where sample looks for it"
     known = report.tokenizer or "none known"
-    return known + (f": {', '.join(beside)}" if beside else "")
+    return known + (f"{where}: {', '.join(beside)}" if beside else "")
 
 
 def _verification(found: Verification) -> Iterator[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -84,9 +85,12 @@ def crop(
     """
     from nanogpt_cli import surgery
     from nanogpt_cli.checkpoints import open_checkpoint
+    from nanogpt_cli.checkpoints.writing.targets import check_target
     from nanogpt_cli.commands.progress import show_progress
 
     surgery.require_block_size(block_size)
+    if output is not None and not os.path.lexists(checkpoint):
+        check_target(output, [], as_folder=output.is_dir(), force=force)  # before any download
     opened = open_checkpoint(checkpoint, offline=offline)
     for message in opened.notes:
         note(message)

@@ -34,6 +34,7 @@ _PLAIN: dict[str, tuple[Callable[[str], object], str]] = {
     "stop": (_stop, "a text"),
     "ignore_eos": (_flag, "on or off"),
     "special": (_flag, "on or off"),
+    "window_stride": (int, "a whole number"),
 }
 """The fields of SampleSettings that a line may change, beside the filters."""
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nanogpt_cli.errors import UsageError
+from nanogpt_cli.generation.prompt import WIDE_ENCODINGS
 from nanogpt_cli.tokenizers.base import replace_surrogates
 
 KEYS = ("prompt", "id", "seed")
@@ -21,7 +22,6 @@ KEYS = ("prompt", "id", "seed")
 
 EXAMPLE = '{"prompt": "..."}'
 
-_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _LIKE_JSON = re.compile(r'[{\[]$|\{\s*"|\[\s*[{"]')
 """How a line begins that is no JSON by itself, and was hardly meant as a plain prompt."""
 
@@ -110,7 +110,7 @@ class PromptReader:
     JSON if it is an object with a `prompt`.
 
     Args:
-        stream: UTF-8, or UTF-16 that says so; a byte-order mark is no part of the first prompt.
+        stream: UTF-8, or UTF-16 or -32 that says so; its mark is no part of the first prompt.
         name: of the stream, for people.
         shard: rows of others are counted and not read.
 
@@ -147,15 +147,18 @@ def count_rows(stream: io.BufferedReader) -> int:
 def read_lines(stream: io.BufferedReader) -> Iterator[bytes]:
     """Yield the lines that are not blank, as UTF-8 without their ends."""
     lines: Iterator[bytes] = iter(stream)
-    if is_utf16(stream):
-        text = io.TextIOWrapper(stream, encoding="utf-16", errors="replace", newline="\n")
+    encoding = find_wide_encoding(stream)
+    if encoding is not None:
+        text = io.TextIOWrapper(stream, encoding=encoding, errors="replace", newline="\n")
         lines = (line.encode() for line in text)
     yield from bare_lines(lines, is_start=True)
 
 
-def is_utf16(stream: io.BufferedReader) -> bool:
-    """Return whether a stream says at its start that it is UTF-16; nothing of it is used up."""
-    return stream.peek(2)[:2] in _UTF16
+def find_wide_encoding(stream: io.BufferedReader) -> str | None:
+    """Return "utf-16" or "utf-32" where a stream begins with that mark; nothing is used up."""
+    start = stream.peek(4)
+    found = (name for name, marks in WIDE_ENCODINGS.items() if start.startswith(marks))
+    return next(found, None)
 
 
 def bare_lines(lines: Iterable[bytes], *, is_start: bool) -> Iterator[bytes]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nanogpt_cli.errors import UsageError
-from nanogpt_cli.generation.batch.prompts import bare_lines, is_json_row, is_utf16
+from nanogpt_cli.generation.batch.prompts import bare_lines, find_wide_encoding, is_json_row
 
 PART_NAME = re.compile(r"part-[0-9]{12}\.jsonl")
 
@@ -62,14 +62,15 @@ class Lines:
         is_json: what the first line decides.
 
     Raises:
-        UsageError: UTF-16, or a first line that is neither a prompt nor a JSON row.
+        UsageError: UTF-16 or -32, or a first line that is neither a prompt nor a JSON row.
     """
 
     def __init__(self, stream: io.BufferedReader, name: str) -> None:
-        if is_utf16(stream):
+        encoding = (find_wide_encoding(stream) or "").upper()
+        if encoding:
             raise UsageError(
-                f"{name} is UTF-16, and --engine ray reads UTF-8 alone",
-                hint="iconv -f UTF-16 -t UTF-8 OLD > NEW",
+                f"{name} is {encoding}, and --engine ray reads UTF-8 alone",
+                hint=f"iconv -f {encoding} -t UTF-8 OLD > NEW",
             )
         self.rows = self.size = 0
         self.is_json = False

@@ -93,6 +93,7 @@ def test_of_many_rows_some_offsets_are_kept(monkeypatch: pytest.MonkeyPatch) -> 
     ("data", "message"),
     [
         (b"\xff\xfea\0\n\0", "'prompts' is UTF-16, and --engine ray reads UTF-8 alone"),
+        (b"\xff\xfe\0\0a\0\0\0", "'prompts' is UTF-32, and --engine ray reads UTF-8 alone"),
         (b"[1]\n", "the first line of 'prompts' is a JSON list"),
     ],
 )

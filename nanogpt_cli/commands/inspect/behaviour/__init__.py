@@ -150,6 +150,8 @@ def show(
     opened = Session(checkpoint, vocabulary=vocabulary, **session)
     for message in opened.notes:
         output.note(message)
+    if opened.dtype_name != "float32":
+        output.note(f"the weights are rounded to {opened.dtype_name}, the arithmetic is float32")
     tokens = tokens or _read(request, vocabulary)
     with output.status("reading the weights"):
         subject = read_subject(opened, tokens, name_checkpoint(checkpoint))
