@@ -13,10 +13,10 @@ from nanogpt_cli.commands.caches import cache_folder
 from nanogpt_cli.commands.naming import tell_checkpoint
 from nanogpt_cli.commands.sample import batch, batch_plan, on_ray
 from nanogpt_cli.commands.sample.color import choose_paint
+from nanogpt_cli.commands.sample.company import refuse_odd_company
 from nanogpt_cli.commands.sample.interactive import converse
 from nanogpt_cli.commands.sample.ray_plan import RayJob
 from nanogpt_cli.commands.sample.text import Manner, print_samples
-from nanogpt_cli.errors import UsageError
 from nanogpt_cli.options.batch import (
     BatchSizeOpt,
     EngineOpt,
@@ -52,10 +52,12 @@ from nanogpt_cli.options.sampling import (
 )
 
 if TYPE_CHECKING:
+    from nanogpt_cli.checkpoints import Checkpoint
     from nanogpt_cli.generation.prompt import Prompt
     from nanogpt_cli.generation.session import Session
     from nanogpt_cli.generation.settings import SampleSettings
     from nanogpt_cli.generation.text import Piece
+    from nanogpt_cli.generation.vocabulary import Vocabulary
 
 
 @with_filter_options(before="seed")
@@ -125,14 +127,16 @@ def sample(
         logprobs=logprobs,
         window_stride=window_stride,
     )
-    if logprobs is not None and not json and prompts is None:
-        raise UsageError("--logprobs are printed in JSON alone", hint="add --json")
-    _refuse_odd_company(color=color, interactive=interactive, json=json, rng=rng, prompt=prompt)
-    if quantize is not None and rng == "nanogpt":
-        raise UsageError(
-            "--rng nanogpt is sample.py's own loop, which has no --quantize",
-            hint="leave one of them out",
-        )
+    refuse_odd_company(
+        color=color,
+        interactive=interactive,
+        json=json,
+        logprobs=logprobs,
+        prompt=prompt,
+        prompts=prompts,
+        quantize=quantize,
+        rng=rng,
+    )
     check_device(device)
     check_threads(threads)
     job = batch_plan.plan(
@@ -156,21 +160,57 @@ def sample(
     encoded = None
     if job is None and not interactive and at_hand(prompt):
         encoded = vocabulary.encode(read_prompt(prompt, None), special=special)
-    # Only now torch, which takes a second: what is wrong with the command line is told at once.
-    from nanogpt_cli.generation.devices import use_threads
-    from nanogpt_cli.generation.session import Session
-    from nanogpt_cli.generation.steps.choose import StepChoice
-
     if isinstance(job, RayJob):
         flags = on_ray.SessionFlags(
             n_head, offline, tokenizer, meta, device, dtype, quantize, compile, threads
         )
         on_ray.run(job, opened, settings, flags)
         return
+    # Only now torch, which takes a second: what is wrong with the command line is told at once.
+    session = _open_session(
+        opened,
+        vocabulary,
+        device=device,
+        dtype=dtype,
+        quantize=quantize,
+        compile=compile,
+        threads=threads,
+    )
+    if job is not None:
+        batch.run(job, session, settings)
+        return
+    manner = Manner(echo, stream, choose_paint(color))
+    if interactive:
+        raise typer.Exit(converse(session, settings, manner, prompt))
+    if encoded is None:
+        encoded = session.encode(read_prompt(prompt, _stdin()), special=special)
+    for message in (*encoded.notes, *session.advise(settings)):
+        output.note(message)
+    if json:
+        _write_json(session, encoded, settings, session.sample(encoded, settings))
+        return
+    print_samples(session, encoded, manner.scored(settings), manner)
+
+
+def _open_session(
+    checkpoint: Checkpoint,
+    vocabulary: Vocabulary,
+    *,
+    device: str,
+    dtype: str,
+    quantize: str | None,
+    compile: bool | None,
+    threads: int | None,
+) -> Session:
+    """Open a session as the options say, and tell what a user should hear of it."""
+    from nanogpt_cli.generation.devices import use_threads
+    from nanogpt_cli.generation.session import Session
+    from nanogpt_cli.generation.steps.choose import StepChoice
+
     use_threads(threads)
     choice = StepChoice(quantize, "auto" if compile is None else compile, threads, cache_folder())
     session = Session(
-        opened,
+        checkpoint,
         vocabulary=vocabulary,
         device=device,
         dtype=dtype,
@@ -179,48 +219,7 @@ def sample(
     )
     for message in session.notes:
         output.note(message)
-    if job is not None:
-        batch.run(job, session, settings)
-        return
-    if interactive:
-        raise typer.Exit(
-            converse(session, settings, Manner(echo, stream, choose_paint(color)), prompt)
-        )
-    if encoded is None:
-        encoded = session.encode(read_prompt(prompt, _stdin()), special=special)
-    for message in (*encoded.notes, *session.advise(settings)):
-        output.note(message)
-    if json:
-        _write_json(session, encoded, settings, session.sample(encoded, settings))
-        return
-    manner = Manner(echo, stream, choose_paint(color))
-    print_samples(session, encoded, manner.scored(settings), manner)
-
-
-def _refuse_odd_company(
-    *, color: str, interactive: bool, json: bool, rng: str, prompt: str | None
-) -> None:
-    """Refuse flags that leave nothing to do for each other."""
-    if color != "off" and json:
-        raise UsageError(
-            f"--color {color} is for text, and --json prints none",
-            hint="--logprobs 0 adds the probabilities to the JSON",
-        )
-    if color != "off" and rng == "nanogpt":
-        raise UsageError(
-            f"--rng nanogpt is sample.py's own loop, which gives no --color {color}",
-            hint="leave one of them out",
-        )
-    if interactive and json:
-        raise UsageError(
-            "--interactive prints text, and --json asks for rows",
-            hint="--prompts FILE reads many prompts and writes rows",
-        )
-    if interactive and prompt == "-":
-        raise UsageError(
-            "--interactive reads standard input itself, and --prompt - would leave it nothing",
-            hint="leave out --prompt -",
-        )
+    return session
 
 
 def _stdin() -> BinaryIO | None:
