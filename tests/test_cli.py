@@ -65,6 +65,8 @@ def fail(kind: str) -> None:
             raise NanoGPTError("they differ", exit_code=3)
         case "exit":
             raise typer.Exit(3)
+        case "left":
+            raise SystemExit("as a library may")
         case "bug":
             raise KeyError("oops")
         case "interrupt":
@@ -130,6 +132,11 @@ def test_a_prompt_is_the_text_that_was_typed(nanogpt: Run, words: list[str], pro
     got = shown(nanogpt("show", *words, app=APP))
     assert got["prompt"] == repr(prompt)
     assert got["checkpoint"] == "None"
+
+
+def test_two_dashes_after_a_value_that_is_joined_on_end_the_options(nanogpt: Run) -> None:
+    got = shown(nanogpt("show", "-pp", "--", "-x", app=APP))
+    assert (got["prompt"], got["checkpoint"]) == ("'p'", "'-x'")
 
 
 def test_two_dashes_after_a_flag_end_the_options(nanogpt: Run) -> None:
@@ -282,6 +289,7 @@ ROOM = "hint: use a smaller model, fewer at once, or a --device that has more\n"
         ("ours", 1, "error: the file is [b]odd[/b]\nhint: type something else\n"),
         ("no", 3, "error: they differ\n"),
         ("exit", 3, ""),
+        ("left", 1, ""),
         ("interrupt", 130, "interrupted\n"),
         (
             "missing",
@@ -297,6 +305,14 @@ ROOM = "hint: use a smaller model, fewer at once, or a --device that has more\n"
 )
 def test_how_a_command_ends(nanogpt: Run, kind: str, code: int, told: str) -> None:
     assert nanogpt("fail", kind, app=APP) == Outcome(code, "so far", "note: a note\n" + told)
+
+
+def test_an_interrupt_on_a_terminal_is_told_on_a_line_of_its_own(
+    nanogpt: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        monkeypatch.setattr(stream, "isatty", lambda: True)
+    assert "note\n\ninterrupted\n" in nanogpt("fail", "interrupt", app=APP).err
 
 
 def test_a_bug_shows_its_traceback(nanogpt: Run) -> None:
@@ -315,6 +331,13 @@ def test_debug_adds_the_traceback(nanogpt: Run, words: list[str]) -> None:
     assert got.code == 1
     assert "Traceback (most recent call last):" in got.err
     assert got.err.endswith("error: the file is [b]odd[/b]\nhint: type something else\n")
+
+
+def test_debug_is_heard_where_the_command_line_is_wrong(nanogpt: Run) -> None:
+    got = nanogpt("fail", "--gone", "--debug", app=APP)
+    assert got.code == 2
+    assert "Traceback (most recent call last):" in got.err
+    assert "error: no such option '--gone'\n" in got.err
 
 
 @pytest.mark.parametrize("words", [["-q", "fail", "no"], ["fail", "no", "--quiet"]])
@@ -401,6 +424,10 @@ def test_only_what_a_user_can_meet_has_an_explanation() -> None:
     full.__cause__ = OSError(errno.ENOSPC, "No space left on device")
     assert explain(full) is full
     assert full.hint == "make room on the disk, or write to another"
+    own = CheckpointError("cannot write 'x'", "our own hint")
+    own.__cause__ = full.__cause__
+    assert explain(own) is own
+    assert own.hint == "our own hint"
     told = explain(UsageError("no"))
     assert told is not None
     assert told.exit_code == 2

@@ -151,6 +151,16 @@ def test_a_home_is_kept_as_it_was_typed(
     assert ask("sample", "~/o") == ["~/out/"]
 
 
+def test_what_begins_like_no_path_offers_none(ask: Ask) -> None:
+    assert ask("sample", "~nobody-of-this-name/") == []
+    assert ask("sample", "a\0b/") == []
+
+
+def test_weights_are_offered_however_their_ending_is_written(ask: Ask, folder: Path) -> None:
+    (folder / "OLD.PT").touch()
+    assert ask("sample", "OLD") == ["OLD.PT"]
+
+
 def test_a_name_that_would_break_the_lines_is_not_offered(ask: Ask, folder: Path) -> None:
     (folder / "x\ny.pt").touch()
     (folder / "x\ty.pt").touch()

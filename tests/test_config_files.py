@@ -285,6 +285,8 @@ def test_a_coding_line_is_heeded(tmp_path: Path) -> None:
         ("top_k = 1 / 0", 1),
         ("top_k = 10 ** 10 ** 10", 1),
         ("top_k = 1 << 3", 1),
+        ("import top_k.inner", 1),
+        ("import other.inner as top_k", 1),
         ("temperature = (-8) ** 0.5", 1),
         ("temperature = 1e308 ** 2", 1),
         ("temperature = 10 ** 400 * 1.0", 1),

@@ -213,7 +213,7 @@ class _Command(_PlainHelp, TyperCommand):
         return word.startswith("-") and flags.issuperset(before) and last in names
 
     def _read_config(self, ctx: Any, _param: Any, value: Any) -> Any:
-        if value is not None and not ctx.resilient_parsing:
+        if value is not None:
             from nanogpt_cli import config_files
 
             settings = config_files.load(Path(value), self.config_keys())

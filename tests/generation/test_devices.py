@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
 from nanogpt_cli.errors import UsageError
-from nanogpt_cli.generation.devices import choose_device, choose_dtype, try_devices, use_threads
+from nanogpt_cli.generation.devices import (
+    choose_device,
+    choose_dtype,
+    idle_gpu_note,
+    try_devices,
+    use_threads,
+)
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -109,6 +117,13 @@ def test_a_card_that_is_not_there_is_counted(monkeypatch: pytest.MonkeyPatch) ->
     assert caught.value.message == (
         "--device cuda:2: this machine has 2 CUDA devices, numbered from 0"
     )
+
+
+def test_a_gpu_is_idle_only_where_the_cpu_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(Path, "exists", lambda _path: True)
+    notes = [idle_gpu_note(name) for name in ("auto", "cpu", "cuda", "cuda:1", "mps")]
+    assert [len(found) for found in notes] == [0, 1, 0, 0, 0]
 
 
 def test_threads_are_used() -> None:
