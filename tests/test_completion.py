@@ -124,6 +124,7 @@ def test_values(ask: Ask, words: tuple[str, ...], offered: list[str]) -> None:
         (("sample", "-q", "--top-k", "5", ""), [*MODELS, *PATHS]),
         (("sample", "-p", "x", ""), [*MODELS, *PATHS]),
         (("sample", "demo", ""), []),
+        (("sample", "--top-k=5", "demo", ""), []),
         (("params", "demo", "gpt2-x"), ["gpt2-xl"]),
         (("crop", "o"), ["out/"]),
         (("convert", "out/"), ["out/ckpt.pt"]),

@@ -206,6 +206,17 @@ def test_optimizer_decays_matrices_alone() -> None:
     assert fused.defaults["fused"]
 
 
+def test_optimizer_leaves_frozen_weights_out() -> None:
+    model = build()
+    frozen = (model.transformer.wpe.weight, model.transformer.ln_f.weight)
+    for parameter in frozen:
+        parameter.requires_grad_(False)
+    groups = model.configure_optimizers(0.1, 1e-3, (0.9, 0.95), "cpu").param_groups
+    trained = [p for group in groups for p in group["params"]]
+    assert len(trained) == len(list(model.parameters())) - 2
+    assert not any(p is weight for p in trained for weight in frozen)
+
+
 def test_mfu_is_flops_over_an_a100s_peak() -> None:
     model = build()
     N, L, C, T = model.get_num_params(), 3, 20, 16
