@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 READERS = 4
-"""Threads that read tensors: the system copies one's bytes while another waits for its own."""
+"""Threads that read tensors, at most; a core each can be kept busy with it."""
 
 
 def load_weights(architecture: Architecture, cls: type[GPT] = GPT, *, mapped: bool = False) -> GPT:
@@ -39,8 +40,8 @@ def load_weights(architecture: Architecture, cls: type[GPT] = GPT, *, mapped: bo
     with torch.device("meta"), _WithoutDraws():
         model = cls(architecture.config)
     reader, weights = TensorReader(copies=not mapped), architecture.weights
-    is_packed = any(weight.info.member for weight in weights.values())
-    with ThreadPoolExecutor(1 if mapped or is_packed else READERS) as pool:
+    is_alone = mapped or any(weight.info.member for weight in weights.values())
+    with ThreadPoolExecutor(1 if is_alone else min(READERS, os.cpu_count() or 1)) as pool:
         read = pool.map(partial(read_weight, reader), weights.values())
         state = dict(zip(weights, read, strict=True))
     state |= _masks(model)

@@ -74,7 +74,7 @@ def run_source(
     if is_transformers(checkpoint):
         model: nn.Module = _assemble(checkpoint, architecture)
     else:
-        model = load_weights(architecture)
+        model = load_weights(architecture, mapped=True)
     exact = _run(model, ids)
     if rounded is None:
         return exact, exact
@@ -84,7 +84,7 @@ def run_source(
 
 def run_file(checkpoint: Checkpoint, ids: Tensor) -> Tensor:
     """Return the logits of an output in nanoGPT's layout, (T, V) float32."""
-    return _run(load_weights(checkpoint.architecture), ids)
+    return _run(load_weights(checkpoint.architecture, mapped=True), ids)
 
 
 def run_folder(folder: Path, ids: Tensor) -> Tensor:
