@@ -2,7 +2,7 @@
 
 `describe` makes plain values of what a pickle calls: an OrderedDict becomes a dict, a path a str,
 a numpy scalar a number. Here every such call is kept as one, by name and arguments, so that
-`torch_pickle` writes it back. Nothing is executed or looked up, here as there.
+`dump` writes it back. Nothing is executed or looked up, here as there.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def plan_torch(root: object) -> ZipPlan:
     Storages are tagged `cpu`, whatever device the source names.
 
     Args:
-        root: see `torch_pickle.dump`.
+        root: see `dump.dump`.
 
     Raises:
         CheckpointError: a value that has no place in such a file.
