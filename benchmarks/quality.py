@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from nanogpt_cli.checkpoints import open_checkpoint
+from nanogpt_cli.checkpoints import load_model, open_checkpoint
 from nanogpt_cli.generation.session import Session
 from nanogpt_cli.generation.steps.weights import Matrix, store_weights
 from nanogpt_cli.model import GPT
@@ -78,7 +78,8 @@ def main() -> None:
     parser.add_argument("--from", dest="start", type=float, default=0.0)
     asked = parser.parse_args()
     session = Session(open_checkpoint(asked.checkpoint), device="cpu")
-    model, ids = session.load(), read_ids(session, asked.text, asked.start)
+    model = load_model(session.checkpoint).eval()
+    ids = read_ids(session, asked.text, asked.start)
     losses = {stored: mean_loss(rounded(model, stored), ids) for stored in STORED}
     for stored, loss in losses.items():
         change = loss / losses["float32"] - 1

@@ -78,6 +78,28 @@ class Checkpoint:
     architecture: Architecture
     stamps: Mapping[Path, tuple[int, ...]] = field(default_factory=dict)
 
+    @property
+    def has_changed(self) -> bool:
+        """Whether one of its files was written again since it was opened."""
+        return any(stamp(path) != before for path, before in self.stamps.items())
+
+    def open_again(self) -> Checkpoint:
+        """Return it as its files now are.
+
+        Raises:
+            CheckpointError: they are not whole.
+            NanoGPTError: they hold another model.
+        """
+        known = self.architecture.n_head_known
+        again = open_located(self.located, n_head=self.config.n_head if known else None)
+        if again.config != self.config:
+            raise NanoGPTError(
+                f"{str(self.located.path)!r} was written again while it was read, and holds "
+                "another model now",
+                hint="run the command again",
+            )
+        return again
+
     def require_unchanged(self) -> None:
         """Refuse what was read if a file was written again since: it may be of two models.
 
@@ -149,7 +171,11 @@ def open_checkpoint(
         UsageError: no such path or name, or an `n_head` that contradicts the file.
         CheckpointError: not a checkpoint, damaged, or of another architecture.
     """
-    located = refs.locate(ref, offline=offline)
+    return open_located(refs.locate(ref, offline=offline), n_head=n_head)
+
+
+def open_located(located: Located, *, n_head: int | None = None) -> Checkpoint:
+    """Open what was found; see `open_checkpoint`."""
     try:
         before = {located.path: stamp(located.path)} if located.path.is_file() else {}
         contents = describe(located.path)

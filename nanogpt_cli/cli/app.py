@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import re
 import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -139,6 +140,7 @@ class _PlainHelp:
         command: Any = self
         if shutil.get_terminal_size().columns < _NARROW:
             command.rich_markup_mode = None
+            command.help = _kept(command.help or "")
             super().format_help(ctx, formatter)  # type: ignore[misc]
             return
         from rich.markup import escape
@@ -159,6 +161,11 @@ def _flowing(text: str) -> str:
         paragraph if paragraph.startswith(" ") else paragraph.replace("\n", " ")
         for paragraph in paragraphs
     )
+
+
+def _kept(text: str) -> str:
+    """Return `text` with indented paragraphs marked: their lines are not to be joined."""
+    return re.sub(r"(?m)(?<=\n\n)(?= )", "\b\n", text)
 
 
 class _Group(_PlainHelp, TyperGroup):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
@@ -13,8 +14,10 @@ import torch
 
 from nanogpt_cli.checkpoints import Checkpoint, load_model
 from nanogpt_cli.config import GPTConfig
+from nanogpt_cli.errors import CheckpointError
 from nanogpt_cli.generation.devices import choose_device, choose_dtype, idle_gpu_note
 from nanogpt_cli.generation.engine import Engine, NewToken, Request
+from nanogpt_cli.generation.forbidden import forbidden_ids
 from nanogpt_cli.generation.prompt import Prompt, PromptText, can_spell
 from nanogpt_cli.generation.reference import build_seeded, generate_like_nanogpt
 from nanogpt_cli.generation.report import (
@@ -30,11 +33,14 @@ from nanogpt_cli.generation.steps.eager import EagerStep
 from nanogpt_cli.generation.stops import cut_at_stops
 from nanogpt_cli.generation.text import Piece, in_order, stream_text
 from nanogpt_cli.generation.vocabulary import Vocabulary, find_vocabulary
-from nanogpt_cli.model import GPT
 from nanogpt_cli.sampling import DEFAULTS
 from nanogpt_cli.sampling.draws import SampleDraws
 from nanogpt_cli.sampling.sampler import Sampler
-from nanogpt_cli.tokenizers.base import Tokenizer
+
+PATIENCE_SECONDS = 20.0
+"""How long a checkpoint may keep changing before its reading is given up."""
+
+WAIT_SECONDS = 0.05
 
 UNTRAINED_SHARE = 0.05
 """A loss this near ln(vocab_size) is what a model without training has."""
@@ -189,6 +195,18 @@ class Session:
         """
         if self._engine is not None:
             return
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while self._engine is None:
+            try:
+                self._engine = self._load(new_tokens)
+            except CheckpointError:
+                # A training saved its next checkpoint meanwhile, or is at it: that one then.
+                is_late = time.monotonic() > deadline
+                if is_late or not self.checkpoint.has_changed or "identity" in self.__dict__:
+                    raise
+                self._open_again(deadline)
+
+    def _load(self, new_tokens: float) -> Engine:
         is_copied = self.choice.quantize or self.dtype != torch.float32 or self.device.type != "cpu"
         model = load_model(self.checkpoint, mapped=bool(is_copied)).eval()
         step, notes = make_step(
@@ -197,7 +215,26 @@ class Session:
         self.checkpoint.require_unchanged()
         for note in notes:
             self.notify(note)
-        self._engine = Engine(model, step)
+        return Engine(model, step)
+
+    def _open_again(self, deadline: float) -> None:
+        """Take the checkpoint as it now is, once it is whole.
+
+        Raises:
+            CheckpointError: it is not by the deadline.
+            NanoGPTError: it is another model.
+        """
+        while True:
+            try:
+                self.checkpoint = self.checkpoint.open_again()
+                break
+            except CheckpointError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(WAIT_SECONDS)
+        iter_num = self.checkpoint.iter_num
+        now = "" if iter_num is None else f", and is now of iter_num {iter_num}"
+        self.notify(f"the checkpoint was written again while it was read{now}")
 
     def compute_as(self, step: str) -> None:
         """Go on as earlier texts were computed, where the choice is left open.
@@ -214,10 +251,6 @@ class Session:
         self.prepare()
         assert self._engine is not None, "prepare makes the engine"
         return self._engine
-
-    def load(self) -> GPT:
-        """Return the model in eval mode, float32, on its device."""
-        return load_model(self.checkpoint).eval().to(device=self.device)
 
     @cached_property
     def identity(self) -> dict[str, str]:
@@ -262,15 +295,6 @@ class Session:
 class _ComputedBy(TypedDict):
     step: str
     batch_invariant: bool
-
-
-def forbidden_ids(
-    tokenizer: Tokenizer, vocab_size: int, device: torch.device
-) -> torch.Tensor | None:
-    """Return (V,) bool, True for the ids that the tokenizer lacks, or None where it has all."""
-    forbidden = torch.ones(vocab_size, dtype=torch.bool)
-    forbidden[torch.tensor(tokenizer.known_ids(), dtype=torch.long)] = False
-    return forbidden.to(device) if forbidden.any() else None
 
 
 def _untrained_note(checkpoint: Checkpoint) -> tuple[str, ...]:

@@ -30,7 +30,10 @@ StreamOpt = Annotated[
 JsonOpt = Annotated[
     bool,
     typer.Option(
-        "--json", rich_help_panel=OUTPUT, help="Print JSON with raw numbers instead of text."
+        "--json",
+        rich_help_panel=OUTPUT,
+        help="Print JSON with raw numbers instead of text; where there are several results, a line "
+        "each.",
     ),
 ]
 ColorOpt = Annotated[

@@ -33,7 +33,7 @@ _BLANK_OR_WORD = re.compile(r"\s+|\S+")
 
 _WORD_OR_SIGN = re.compile(r"\w+|[^\w\s]")
 
-MOST_SHOWN = 40
+MOST_SHOWN = 100
 """Characters of a table that a hint can list: digits with signs, or an alphabet."""
 
 
@@ -107,7 +107,7 @@ class CharTokenizer:
             raise UsageError(
                 f"{count_of(len(unknown), 'character')} of the prompt not among the "
                 f"{len(self._ids)} tokens of {self.source}: {name_characters(unknown)}",
-                hint=f"the model never saw them: leave them out of the prompt{self._alphabet()}",
+                hint=f"the model never saw such: leave it out of the prompt{self._alphabet()}",
             )
         return ids
 

@@ -46,7 +46,8 @@ def read_meta(path: Path) -> Meta:
     try:
         return _understand(pickles.load(data, name=path.name).value)
     except NanoGPTError as error:
-        raise TokenizerError(f"{path}: {error.message}", _HINT) from error
+        message = "it is text, and no pickle" if data.isascii() and b"\0" not in data else ""
+        raise TokenizerError(f"{path}: {message or error.message}", _HINT) from error
 
 
 def _understand(value: object) -> Meta:

@@ -477,6 +477,15 @@ def test_an_app_without_commands_still_helps(nanogpt: Run) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: str(command.__name__))
+def test_narrow_help_keeps_an_example_on_its_line(
+    nanogpt: Run, command: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    lines = nanogpt(getattr(command, "__name__", ""), "--help").out.splitlines()
+    assert {f"      {example}" for example in examples_of(command)} <= set(lines)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: str(command.__name__))
 def test_every_command_has_help_with_an_example(nanogpt: Run, command: object) -> None:
     name = getattr(command, "__name__", "")
     got = nanogpt(name, "--help")

@@ -140,7 +140,7 @@ def test_a_dry_run_shows_the_receipt_alone(nanogpt: Run, ckpt: Path) -> None:
     assert outcome.code == 0
     assert outcome.out.startswith(f"would write {ckpt.with_name('ckpt-8.pt')}, block_size 16 to 8")
     assert "cast to float16\n" in outcome.out
-    assert outcome.out.endswith("verified: nothing was written\n")
+    assert outcome.out.endswith("verified: no, nothing was written\n")
     assert names(ckpt.parent) == ["ckpt.pt"]
 
 

@@ -168,9 +168,9 @@ def test_a_small_table_is_shown_to_whoever_misses_a_character() -> None:
     with pytest.raises(UsageError) as caught:
         digits.encode("1-1")
     assert caught.value.hint == (
-        "the model never saw them: leave them out of the prompt; it knows '\\n 0123456789+='"
+        "the model never saw such: leave it out of the prompt; it knows '\\n 0123456789+='"
     )
-    large = CharTokenizer(dict(enumerate(map(chr, range(97, 138)))), "large")
+    large = CharTokenizer(dict(enumerate(map(chr, range(97, 198)))), "large")
     with pytest.raises(UsageError) as caught:
         large.encode("A")
-    assert caught.value.hint == "the model never saw them: leave them out of the prompt"
+    assert caught.value.hint == "the model never saw such: leave it out of the prompt"

@@ -232,3 +232,10 @@ def test_real_meta() -> None:
         sorted(meta.tokens.values())
     )
     assert meta.tokens[0] == "\n"
+
+
+def test_a_text_in_place_of_a_table_is_called_one(tmp_path: Path) -> None:
+    path = tmp_path / "meta.pkl"
+    path.write_text("hello")
+    with pytest.raises(TokenizerError, match=r"meta\.pkl: it is text, and no pickle$"):
+        read_meta(path)

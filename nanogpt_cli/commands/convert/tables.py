@@ -8,6 +8,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from nanogpt_cli.commands.naming import NOT_EVALUATED
 from nanogpt_cli.conversion.report import ConversionReport, LogitFigures, Verification
 from nanogpt_cli.errors import count_of
 from nanogpt_cli.output import visible
@@ -85,7 +86,8 @@ def _weights(report: ConversionReport) -> str:
 
 
 def _training(report: ConversionReport) -> str:
-    loss = f"best_val_loss {report.best_val_loss:.6g}"
+    measured = report.best_val_loss is not None and report.best_val_loss < NOT_EVALUATED
+    loss = f"best_val_loss {report.best_val_loss:.6g}" if measured else "no loss measured"
     optimizer = {"kept": "optimizer kept", "fresh": "fresh optimizer"}
     return f"iter_num {report.iter_num}, {loss}, " + optimizer.get(
         report.optimizer or "", "no optimizer"

@@ -72,7 +72,7 @@ def _size(size: tuple[int, ...] | int) -> str:
 def _verified(report: CropReport) -> str:
     found = report.verification
     if found is None:
-        return "nothing was written" if report.dry_run else "no, by --no-verify"
+        return "no, nothing was written" if report.dry_run else "no, by --no-verify"
     where = f"over {count_of(found.positions, 'position')}"
     if found.largest_difference == 0:
         return f"logits {where} are the same to the last bit"
